@@ -1,0 +1,45 @@
+# Everything this project needs, from nothing but Python >= 3.11 and make.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint lock clean
+
+# The first interpreter on PATH that runs and is new enough.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+help: ## what can be made
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+install: $(READY) ## .venv with everything for development, from the hashed lock
+
+$(READY): requirements-dev.txt
+	@test -n "$(PYTHON)" || { echo "make: no Python >= 3.11 on PATH; install one, or name it: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "installing the locked packages into $(VENV)"
+	@"$(PYTHON)" -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
+	@touch $@
+
+demo: $(READY) ## the whole road on embedded servers, with faults on the way
+	@$(BIN)/python -m examples.demo
+
+test: $(READY) ## the whole suite on embedded servers
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(READY) ## style, types, import rules
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --custom-compile-command "make lock"
+lock: $(READY) ## write both locks anew from pyproject.toml (ARGS=--upgrade for newer releases)
+	@$(COMPILE) --extra relay --extra consumers --group runtime --output-file requirements.txt $(ARGS)
+	@$(COMPILE) --all-extras --group development --output-file requirements-dev.txt --constraint requirements.txt $(ARGS)
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,57 @@
+"""Everything that the relay raises on purpose, as a tree.
+
+RelayError
+├── EmitError                 the event was not stored
+│   ├── AutocommitError       the connection would commit the event on its own
+│   └── InvalidEventError     the event breaks a limit of the outbox or of the broker
+├── ConfigurationError        the call or the settings are wrong: exit 2, nothing was started
+│   └── SchemaError           the database's schema is missing, older or newer than this code
+├── BrokerError               the broker did not accept a request
+├── MessageError              this row cannot become a message, now or ever
+└── DevError                  the embedded stack could not be started
+"""
+
+
+class RelayError(Exception):
+    """Base of every error that the relay raises on purpose."""
+
+
+class EmitError(RelayError):
+    """The event was not stored."""
+
+
+class AutocommitError(EmitError):
+    """The connection is in autocommit mode and outside a transaction."""
+
+
+class InvalidEventError(EmitError):
+    """The event breaks a limit of the outbox or of the broker."""
+
+
+class ConfigurationError(RelayError):
+    """The call or the settings are wrong; nothing was started."""
+
+
+class SchemaError(ConfigurationError):
+    """The database's schema is missing, older or newer than this code."""
+
+
+class BrokerError(RelayError):
+    """The broker did not accept a request; `code` is its own name for the reason."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+
+
+class MessageError(RelayError):
+    """This row cannot become a message, now or ever; `code` names the broken limit."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+
+
+class DevError(RelayError):
+    """A server of the embedded stack could not be started."""
