@@ -1,0 +1,81 @@
+"""The emulator as a server: started and stopped, in this process."""
+
+import time
+from collections.abc import Callable
+from typing import Final, Self
+
+import grpc
+import grpc.aio
+
+from relay.errors import DevError
+
+from .catalog import Catalog
+from .faults import Fault, Faults
+from .service import PubSubService
+
+_HOST: Final = "127.0.0.1"
+# Larger than the service's limit, so that a request too large meets the service's answer rather
+# than gRPC's; bounded, so that a mistake does not take all memory.
+_MAX_RECEIVED_BYTES: Final = 64 * 1024 * 1024
+_STOP_GRACE_SECONDS: Final = 1.0
+
+
+class PubSubEmulator:
+    """Google Pub/Sub on 127.0.0.1, in memory, within the running event loop.
+
+    Example:
+        async with PubSubEmulator() as emulator:
+            os.environ["PUBSUB_EMULATOR_HOST"] = emulator.address
+
+    Args:
+        port: 0 lets the system choose a free one.
+        clock: seconds, by which ack deadlines and pauses end. After moving one of your own,
+            call `wake` for the consumers that wait.
+    """
+
+    def __init__(self, port: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
+        self.port = port
+        self._catalog = Catalog(clock)
+        self.faults = Faults(changed=self._catalog.wake)
+        self._server: grpc.aio.Server | None = None
+
+    @property
+    def address(self) -> str:
+        """The `host:port` to connect to; known once the emulator has started."""
+        return f"{_HOST}:{self.port}"
+
+    async def start(self) -> None:
+        """Listen."""
+        server = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", _MAX_RECEIVED_BYTES),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),  # two emulators on one port would share its calls
+            ]
+        )
+        server.add_generic_rpc_handlers((PubSubService(self._catalog, self.faults),))
+        try:
+            self.port = server.add_insecure_port(self.address)
+        except RuntimeError as error:
+            raise DevError(f"the Pub/Sub emulator cannot listen on {self.address}") from error
+        await server.start()
+        self._server = server
+
+    async def stop(self) -> None:
+        """End open calls with UNAVAILABLE and close the port."""
+        if self._server is None:
+            return
+        self.faults.set(Fault("UNAVAILABLE", detail="the emulator is stopping"))
+        await self._server.stop(_STOP_GRACE_SECONDS)
+        self._server = None
+
+    def wake(self) -> None:
+        """Let waiting consumers look at the clock again."""
+        self._catalog.wake()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()

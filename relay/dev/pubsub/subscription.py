@@ -1,0 +1,181 @@
+"""One subscription: what waits, what is held by whom, and what comes back.
+
+    published ──> lane ──take──> leased ──acknowledge──> gone
+                   ^                │
+                   └── nack, expiry ┘   under a new ack id, after the retry policy's pause
+
+Everything happens in the caller's thread and at the clock's time; a change that may let a waiting
+consumer go on is announced to the listeners.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+
+from .delivery import Consumer, Delivery
+from .lanes import Lane, Ordered, Unordered
+from .leases import Leases
+
+BATCH_MESSAGES = 1_000
+BATCH_BYTES = 2_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """How a subscription delivers."""
+
+    ack_deadline: float = 10.0
+    ordered: bool = False
+    counts_attempts: bool = False
+    """Whether consumers see the attempt: the service tells only beside a dead-letter policy."""
+    min_backoff: float = 0.0
+    max_backoff: float = 0.0
+
+    def pause(self, attempt: int) -> float:
+        """Return how long a delivery rests after its n-th failure: the minimum, doubling."""
+        return min(self.max_backoff, self.min_backoff * 2.0 ** min(attempt - 1, 30))
+
+
+class Subscription:
+    """The deliveries of one subscription."""
+
+    def __init__(self, policy: Policy, clock: Callable[[], float], ack_id_prefix: str = "") -> None:
+        self.policy = policy
+        self.deleted = False
+        self._clock = clock
+        self._leases = Leases(ack_id_prefix)
+        self._unordered = Unordered()
+        self._keys: dict[str, Ordered] = {}
+        self._lanes: deque[Lane] = deque()
+        self._resting: list[tuple[float, int, Lane]] = []
+        self._ticket = count()
+        self._listeners: dict[Callable[[], None], None] = {}
+
+    def publish(self, messages: Sequence[bytes], ordering_key: str = "") -> None:
+        """Queue messages, as serialised, that share an ordering key or have none."""
+        lane: Lane = self._unordered
+        if ordering_key and self.policy.ordered:
+            lane = self._keys.setdefault(ordering_key, Ordered(ordering_key))
+        lane.add(messages)
+        self._schedule(lane, self._clock())
+        self.notify()
+
+    def take(
+        self,
+        consumer: Consumer,
+        limit: int = BATCH_MESSAGES,
+        ack_deadline: float | None = None,
+    ) -> list[Delivery]:
+        """Lease what the consumer may have now: up to `limit` deliveries and BATCH_BYTES."""
+        now = self._clock()
+        self._expire(now)
+        batch: list[Delivery] = []
+        room = BATCH_BYTES
+        for _ in range(len(self._lanes)):
+            lane = self._lanes.popleft()
+            while room > 0 and len(batch) < limit and consumer.has_room() and (delivery := lane.draw(consumer, now)):
+                delivery.hand_to(consumer)
+                batch.append(delivery)
+                room -= len(delivery.message)
+            lane.queued = False
+            self._schedule(lane, now)
+        if batch:
+            self._leases.grant(batch, now + (ack_deadline or self.policy.ack_deadline))
+        return batch
+
+    def acknowledge(self, ack_ids: Iterable[str]) -> None:
+        """Settle deliveries for good; ack ids that are not held change nothing."""
+        now = self._clock()
+        self._expire(now)
+        for ack_id in ack_ids:
+            delivery = self._leases.end(ack_id)
+            if delivery is not None:
+                delivery.take_back()
+                delivery.lane.forget(delivery)
+                self._drop_if_empty(delivery.lane)
+        self.notify()
+
+    def nack(self, ack_ids: Iterable[str]) -> None:
+        """Give deliveries back; ack ids that are not held change nothing."""
+        now = self._clock()
+        self._expire(now)
+        for ack_id in ack_ids:
+            delivery = self._leases.end(ack_id)
+            if delivery is not None:
+                self._fail(delivery, now)
+        self.notify()
+
+    def extend(self, ack_ids: Iterable[str], seconds: float) -> None:
+        """Let leases end so many seconds from now; ack ids that are not held change nothing."""
+        now = self._clock()
+        self._expire(now)
+        self._leases.extend(ack_ids, now + seconds)
+        self.notify()
+
+    def next_event(self) -> float | None:
+        """Return the clock's time at which something may become deliverable by itself."""
+        times = [self._resting[0][0]] if self._resting else []
+        deadline = self._leases.next_deadline()
+        if deadline is not None:
+            times.append(deadline)
+        return min(times, default=None)
+
+    def now(self) -> float:
+        """Return the clock's time."""
+        return self._clock()
+
+    def outstanding(self) -> int:
+        """Return how many deliveries are held by consumers."""
+        return len(self._leases)
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever a waiting consumer should try again."""
+        self._listeners[listener] = None
+
+    def unlisten(self, listener: Callable[[], None]) -> None:
+        """Stop calling `listener`."""
+        self._listeners.pop(listener, None)
+
+    def notify(self) -> None:
+        """Tell the listeners to try again."""
+        for listener in self._listeners:
+            listener()
+
+    def delete(self) -> None:
+        """End the subscription for everyone who listens."""
+        self.deleted = True
+        self.notify()
+
+    def _schedule(self, lane: Lane, now: float) -> None:
+        """See to it that the lane is visited while something in it is ready."""
+        if not lane.queued and lane.ready(now):
+            lane.queued = True
+            self._lanes.append(lane)
+
+    def _expire(self, now: float) -> None:
+        """Fail the leases that have ended, and wake the lanes that have rested."""
+        for delivery in self._leases.expired(now):
+            if delivery.consumer is not None:  # not yet withdrawn with an earlier one of its key
+                self._leases.end(delivery.ack_id)
+                self._fail(delivery, now)
+        while self._resting and self._resting[0][0] <= now:
+            self._schedule(heappop(self._resting)[2], now)
+
+    def _fail(self, delivery: Delivery, now: float) -> None:
+        """Queue a delivery again, with those that its key's order draws along."""
+        lane = delivery.lane
+        withdrawn = lane.withdraw(delivery)
+        for each in withdrawn:
+            self._leases.end(each.ack_id)
+            each.take_back()
+        due = now + self.policy.pause(delivery.attempt)
+        lane.put_back(withdrawn, due)
+        if due > now:
+            heappush(self._resting, (due, next(self._ticket), lane))
+        self._schedule(lane, now)
+
+    def _drop_if_empty(self, lane: Lane) -> None:
+        if isinstance(lane, Ordered) and lane.empty() and not lane.queued:
+            self._keys.pop(lane.key, None)
