@@ -36,7 +36,7 @@ class Catalog:
         self._settings: dict[str, Any] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._attached: dict[str, dict[str, Subscription]] = {}
-        self._rules = limits.MessageRules()
+        self._rules = limits.PublishRules()
         self._message_number = count(1)
 
     def create_topic(self, topic: Any) -> Any:
@@ -115,15 +115,14 @@ class Catalog:
         """Store the messages of a serialised PublishRequest; return their ids, or refuse all."""
         request = wire.PublishRequest.FromString(raw)
         self.topic(request.topic)
-        limits.check_publish(request.messages, len(raw))
+        self._rules.check_request(request.messages, len(raw))
         bodies = wire.messages_of(raw, request.messages)
-        for message, body in zip(request.messages, bodies, strict=True):
-            self._rules.check(message, len(body))
+        ordering_key = self._rules.check_messages(request.messages, bodies)
         now = wire.publish_time(self._wall())
         ids = [str(next(self._message_number)) for _ in bodies]
         stored = [b"".join((body, now, wire.message_id(number))) for body, number in zip(bodies, ids, strict=True)]
         for subscription in self._attached[request.topic].values():
-            subscription.publish(stored, request.messages[0].ordering_key)
+            subscription.publish(stored, ordering_key)
         return ids
 
     def wake(self) -> None:

@@ -47,14 +47,14 @@ class Unordered:
     """Messages without a key: every one for itself, new and repeated ones taking turns."""
 
     queued: bool = False
-    _waiting: deque[Delivery] = field(default_factory=deque)
+    _waiting: deque[bytes] = field(default_factory=deque)
     _resting: list[tuple[float, int, Delivery]] = field(default_factory=list)
     _repeat_next: bool = True
     _ticket: "count[int]" = field(default_factory=count)
 
     def add(self, messages: Sequence[bytes]) -> None:
         """Queue new messages behind the others."""
-        self._waiting.extend([Delivery(message, self) for message in messages])
+        self._waiting.extend(messages)
 
     def ready(self, now: float) -> bool:
         """Whether something waits, or has rested for long enough."""
@@ -66,7 +66,7 @@ class Unordered:
             self._repeat_next = not self._repeat_next
             if not (self._repeat_next and self._waiting):
                 return heappop(self._resting)[2]
-        return self._waiting.popleft() if self._waiting else None
+        return Delivery(self._waiting.popleft(), self) if self._waiting else None
 
     def forget(self, delivery: Delivery) -> None:
         """Do nothing: a drawn delivery leaves no trace here."""
@@ -91,25 +91,27 @@ class Ordered:
 
     key: str
     queued: bool = False
-    _waiting: deque[Delivery] = field(default_factory=deque)
+    _waiting: deque[bytes] = field(default_factory=deque)
+    _repeated: deque[Delivery] = field(default_factory=deque)  # all older than what waits
     _drawn: dict[Delivery, None] = field(default_factory=dict)  # in order; a set would lose it
     _owner: Consumer | None = None
     _due: float = 0.0
 
     def add(self, messages: Sequence[bytes]) -> None:
         """Queue new messages behind the others."""
-        self._waiting.extend([Delivery(message, self) for message in messages])
+        self._waiting.extend(messages)
 
     def ready(self, now: float) -> bool:
         """Whether something waits and the key does not rest after a failure."""
-        return bool(self._waiting) and self._due <= now
+        return bool(self._repeated or self._waiting) and self._due <= now
 
     def draw(self, consumer: Consumer, now: float) -> Delivery | None:
         """Take the key's next delivery, unless another consumer holds earlier ones."""
         if not self.ready(now) or (self._drawn and self._owner is not consumer):
             return None
         self._owner = consumer
-        delivery = self._waiting.popleft()
+        repeated = self._repeated
+        delivery = repeated.popleft() if repeated else Delivery(self._waiting.popleft(), self)
         self._drawn[delivery] = None
         return delivery
 
@@ -127,9 +129,9 @@ class Ordered:
 
     def put_back(self, deliveries: Sequence[Delivery], due: float) -> None:
         """Queue the deliveries in front; the whole key rests until the latest due time."""
-        self._waiting.extendleft(reversed(deliveries))
+        self._repeated.extendleft(reversed(deliveries))
         self._due = max(self._due, due)
 
     def empty(self) -> bool:
         """Whether nothing of this key is left."""
-        return not self._waiting and not self._drawn
+        return not (self._waiting or self._repeated or self._drawn)

@@ -1,6 +1,7 @@
 """The rules of the service for names, messages and settings."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from .status import InvalidArgumentError
@@ -65,38 +66,44 @@ def check_extension(seconds: int) -> None:
         raise InvalidArgumentError(f"an ack deadline of {seconds} s is outside 0 to {MAX_ACK_DEADLINE} seconds")
 
 
-def check_publish(messages: Any, request_bytes: int) -> None:
-    """Refuse a PublishRequest whose number of messages, size or mix of keys breaks the rules."""
-    if request_bytes > MAX_REQUEST_BYTES:
-        raise InvalidArgumentError(
-            f"the request has {request_bytes:,} bytes; at most {MAX_REQUEST_BYTES:,} are allowed"
-        )
-    if not messages:
-        raise InvalidArgumentError("the request has no message")
-    if len(messages) > MAX_REQUEST_MESSAGES:
-        raise InvalidArgumentError(
-            f"the request has {len(messages):,} messages; at most {MAX_REQUEST_MESSAGES:,} are allowed"
-        )
-    if len({message.ordering_key for message in messages}) > 1:
-        raise InvalidArgumentError("the request's messages have different ordering keys")
-    _check_bytes("ordering key", messages[0].ordering_key, MAX_ORDERING_KEY_BYTES)
-
-
-class MessageRules:
-    """The rules for one message, remembering the attribute keys that passed."""
+class PublishRules:
+    """The rules for a PublishRequest, remembering the attribute keys that passed."""
 
     _REMEMBERED = 10_000
 
     def __init__(self) -> None:
         self._good_keys: set[str] = set()
 
-    def check(self, message: Any, size: int) -> None:
-        """Refuse a message, `size` bytes long as serialised, that breaks the rules."""
-        attributes = message.attributes
-        if not attributes:
-            if not message.data:
+    def check_request(self, messages: Any, request_bytes: int) -> None:
+        """Refuse a request of which the number of messages or the size breaks the rules."""
+        if request_bytes > MAX_REQUEST_BYTES:
+            raise InvalidArgumentError(
+                f"the request has {request_bytes:,} bytes; at most {MAX_REQUEST_BYTES:,} are allowed"
+            )
+        if not messages:
+            raise InvalidArgumentError("the request has no message")
+        if len(messages) > MAX_REQUEST_MESSAGES:
+            raise InvalidArgumentError(
+                f"the request has {len(messages):,} messages; at most {MAX_REQUEST_MESSAGES:,} are allowed"
+            )
+
+    def check_messages(self, messages: Any, bodies: Sequence[bytes]) -> str:
+        """Refuse messages that break the rules; return the ordering key that they share.
+
+        `bodies` are the same messages as serialised.
+        """
+        ordering_key: str = messages[0].ordering_key
+        _check_bytes("ordering key", ordering_key, MAX_ORDERING_KEY_BYTES)
+        for message, body in zip(messages, bodies, strict=True):
+            if message.ordering_key != ordering_key:
+                raise InvalidArgumentError("the request's messages have different ordering keys")
+            if attributes := message.attributes:
+                self._check_attributes(attributes, len(body))
+            elif not message.data:
                 raise InvalidArgumentError("a message has neither data nor attributes")
-            return
+        return ordering_key
+
+    def _check_attributes(self, attributes: Any, message_bytes: int) -> None:
         if len(attributes) > MAX_ATTRIBUTES:
             raise InvalidArgumentError(
                 f"a message has {len(attributes)} attributes; at most {MAX_ATTRIBUTES} are allowed"
@@ -104,7 +111,7 @@ class MessageRules:
         if not self._good_keys.issuperset(attributes):
             self._check_keys(attributes)
         # A value is never longer than its message, so most messages need no look at theirs.
-        if size > MAX_ATTRIBUTE_VALUE_BYTES:
+        if message_bytes > MAX_ATTRIBUTE_VALUE_BYTES:
             for key, value in attributes.items():
                 _check_bytes(f"value of attribute {key!r}", value, MAX_ATTRIBUTE_VALUE_BYTES)
 
