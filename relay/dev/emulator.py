@@ -36,8 +36,7 @@ class EmbeddedPubSub(EmbeddedServer):
         return f"127.0.0.1:{self.port}"
 
     def _command(self) -> Sequence[str | Path]:
-        options = ("--port", str(self.port), "--exit-with-parent")
-        return (sys.executable, "-m", "relay.dev.pubsub", *options)
+        return (sys.executable, "-m", "relay.dev.pubsub", "--port", str(self.port))
 
     def _choose_port(self) -> int:
         return 0  # it chooses for itself, and says which

@@ -11,7 +11,7 @@ from relay.dev.programs import redis_program
 from relay.dev.sandbox import Sandbox
 from relay.dev.server import EmbeddedServer
 
-ANSWER_SECONDS = 5.0
+ANSWER_SECONDS = 1.0
 
 
 class EmbeddedRedis(EmbeddedServer):

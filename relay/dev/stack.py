@@ -124,5 +124,5 @@ class Stack:
         if given:
             return given
         if server is None:
-            raise DevError(f"This stack was started without {part}. Add it to the parts.")
+            raise DevError(f"This stack was started without {part.value}. Add it to the parts.")
         return server.url
