@@ -1,0 +1,7 @@
+"""`python -m relay`."""
+
+import sys
+
+from relay.cli import main
+
+sys.exit(main())

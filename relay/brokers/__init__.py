@@ -1,0 +1,1 @@
+"""Where messages go: the protocol, and one module per broker."""

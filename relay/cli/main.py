@@ -1,0 +1,42 @@
+"""Reads the command line, and turns every error that was foreseen into a sentence and an exit code."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import psycopg
+
+from relay.cli import migrate, run
+from relay.errors import ConfigurationError, RelayError
+
+FINE, FAILED, MISUSED = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. 0: fine, 1: the work failed, 2: the call or the configuration is wrong."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.command(options))
+    except ConfigurationError as error:
+        return _complain(error, MISUSED)
+    except (RelayError, psycopg.Error) as error:
+        return _complain(error, FAILED)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _complain(error: Exception, code: int) -> int:
+    print(f"relay: {str(error).strip()}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="relay",
+        description="Carries events from a Postgres outbox to a message broker.",
+        epilog="Settings come from the environment and from .env; start with DATABASE_URL and PUBSUB_PROJECT_ID.",
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    run.add_to(commands)
+    migrate.add_to(commands)
+    return parser

@@ -1,0 +1,43 @@
+"""`relay migrate`: bring the schema to a version, or show the way there."""
+
+import argparse
+import sys
+
+from relay.outbox import schema
+from relay.outbox.connect import connect
+from relay.settings import load
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the command line."""
+    command = commands.add_parser(
+        "migrate",
+        help="create the outbox, or bring it to this release's version",
+        description="Brings the outbox's schema to the version of this release. Safe to start anywhere, any number of "
+        "times at once: one does the work, the others wait for it.",
+        epilog="examples: python -m relay migrate --plan | python -m relay migrate | "
+        "python -m relay migrate --sql > outbox.sql",
+    )
+    command.add_argument("--to", type=int, metavar="N", help="the version to reach; lower ones step back. the newest")
+    show = command.add_mutually_exclusive_group()
+    show.add_argument("--plan", action="store_true", help="list the steps that would be taken, and take none")
+    show.add_argument("--sql", action="store_true", help="print the whole way as SQL; no database is asked")
+    command.set_defaults(command=_migrate)
+
+
+def _migrate(options: argparse.Namespace) -> int:
+    settings = load()
+    target = schema.newest() if options.to is None else options.to
+    if options.sql:
+        sys.stdout.write(schema.script(settings.relay_schema, 0, target))
+        return 0
+    with connect(settings.require_database()) as connection:
+        if options.plan:
+            way = schema.plan(connection, settings.relay_schema, target)
+            for step in way:
+                print(step)
+        else:
+            way = schema.migrate(connection, settings.relay_schema, target, on_step=print)
+    if not way:
+        print(f"schema {settings.relay_schema!r} is at version {target}; nothing to do")
+    return 0

@@ -1,0 +1,60 @@
+"""`relay tick`: each runner once, in order, within a budget; for cron and CI."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relay.kernel.clock import Clock
+from relay.kernel.shutdown import Shutdown
+from relay.kernel.worker import Outcome, Worker
+
+
+@dataclass(frozen=True, slots=True)
+class TickReport:
+    """What a tick did, by runner; None where the budget was spent before its turn."""
+
+    outcomes: dict[str, Outcome | None]
+    seconds: float
+
+    @property
+    def failed(self) -> bool:
+        """Some runner raised."""
+        return any(outcome and outcome.error for outcome in self.outcomes.values())
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as the command prints it."""
+        return {
+            "duration_ms": round(self.seconds * 1000),
+            "runners": {name: _runner_json(outcome) for name, outcome in self.outcomes.items()},
+        }
+
+
+async def tick(
+    workers: Sequence[Worker], shutdown: Shutdown, clock: Clock, overall_seconds: float, runner_seconds: float
+) -> TickReport:
+    """Run each worker once."""
+    began = clock.monotonic()
+    outcomes: dict[str, Outcome | None] = {}
+    for worker in workers:
+        left = overall_seconds - (clock.monotonic() - began)
+        if left <= 0 or shutdown.stopping.is_set():
+            outcomes[worker.runner.name] = None
+        else:
+            outcomes[worker.runner.name] = await worker.run_once(shutdown.stopping, min(left, runner_seconds))
+    return TickReport(outcomes, clock.monotonic() - began)
+
+
+def _runner_json(outcome: Outcome | None) -> dict[str, Any]:
+    if outcome is None:
+        return {"ran": False}
+    report = outcome.report
+    return {
+        "ran": True,
+        "processed": report.processed,
+        "updated": report.updated,
+        "skipped": report.skipped,
+        "errors": report.errors,
+        "next": report.next.value,
+        "duration_ms": round(outcome.seconds * 1000),
+        "error": f"{type(outcome.error).__name__}: {outcome.error}" if outcome.error else None,
+    }

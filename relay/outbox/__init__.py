@@ -1,0 +1,1 @@
+"""The table and what is done to it: claim, settle, migrate, audit's view of it."""

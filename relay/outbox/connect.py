@@ -1,0 +1,54 @@
+"""Connections to the database that do not hang, and errors that say what to do about them."""
+
+from typing import Any
+
+import psycopg
+from psycopg import IsolationLevel
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from relay.errors import ConfigurationError
+
+# A peer that vanished is noticed within these; the claim's locks are then the server's to release.
+_LIVENESS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 15_000,
+}
+# Parts of what the server says when no retry will help. The protocol carries their SQLSTATE, libpq does not.
+_FINAL = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied")
+
+
+def conninfo(url: str) -> str:
+    """The connection string, with liveness settings where it names none itself."""
+    return make_conninfo(url, **{**_LIVENESS, "application_name": "outbox-relay", **conninfo_to_dict(url)})
+
+
+def connect(url: str) -> psycopg.Connection[Any]:
+    """Connect for a command that runs and ends."""
+    try:
+        connection = psycopg.connect(conninfo(url))
+    except psycopg.OperationalError as error:
+        _refuse_final(error)
+        raise
+    connection.isolation_level = IsolationLevel.READ_COMMITTED
+    return connection
+
+
+async def connect_async(url: str) -> psycopg.AsyncConnection[Any]:
+    """Connect for the relay. Nothing is prepared on the server: a pooler may hand out another session each time."""
+    try:
+        connection = await psycopg.AsyncConnection.connect(conninfo(url), prepare_threshold=None)
+    except psycopg.OperationalError as error:
+        _refuse_final(error)
+        raise
+    await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+    return connection
+
+
+def _refuse_final(error: psycopg.OperationalError) -> None:
+    text = str(error).strip()
+    if any(part in text for part in _FINAL):
+        raise ConfigurationError(f"the database refuses DATABASE_URL: {text}") from error

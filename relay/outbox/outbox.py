@@ -1,0 +1,133 @@
+"""The relay's side of the table: claim rows in a transaction, settle them in the same one, commit."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import args_row
+
+from relay.errors import RelayError
+from relay.outbox.statements import statement
+
+Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
+
+
+class Claimed(NamedTuple):
+    """A row that this transaction has locked, as the message needs it."""
+
+    id: int
+    event_id: str
+    event_type: str
+    aggregate_type: str
+    aggregate_id: str
+    topic: str | None
+    body: bytes
+    attributes: dict[str, Any] | None
+    size_bytes: int
+    created_at: str
+    attempt_count: int
+
+
+class Accepted(NamedTuple):
+    """The broker has taken the row's message."""
+
+    id: int
+    message_id: str
+
+
+class Refused(NamedTuple):
+    """The row can never become a message."""
+
+    id: int
+    code: str
+    error: str
+
+
+class Claim(NamedTuple):
+    """What one claim found; `full` when it may have left more behind."""
+
+    rows: list[Claimed]
+    full: bool
+
+
+class Batch:
+    """One open transaction on the outbox."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any], enter: dict[str, str], skew: float) -> None:
+        self._connection = connection
+        self._enter = enter
+        self._skew = skew
+
+    async def claim(self, rows: int, size_bytes: int) -> Claim:
+        """Lock up to `rows` fresh and as many due rows, each kind bounded in bytes too; one round trip."""
+        limits = {"rows": rows, "bytes": size_bytes, "skew": self._skew}
+        fresh = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
+        delayed = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
+        async with self._connection.pipeline():
+            await self._connection.execute(statement("enter"), self._enter)
+            await fresh.execute(statement("claim_fresh"), limits)
+            await delayed.execute(statement("claim_delayed"), limits)
+        found = [await fresh.fetchall(), await delayed.fetchall()]
+        full = any(len(kind) >= rows or sum(row.size_bytes for row in kind) >= size_bytes for kind in found)
+        return Claim(found[0] + found[1], full)
+
+    async def settle(self, accepted: Sequence[Accepted], refused: Sequence[Refused]) -> None:
+        """Mark what the broker took and what can never go out; one statement each, whatever their number."""
+        if accepted:
+            ids, message_ids = zip(*accepted, strict=True)
+            await self._mark("settle_published", len(ids), {"ids": list(ids), "message_ids": list(message_ids)})
+        if refused:
+            ids, codes, errors = zip(*refused, strict=True)
+            await self._mark(
+                "settle_failed", len(ids), {"ids": list(ids), "codes": list(codes), "errors": list(errors)}
+            )
+
+    async def _mark(self, name: str, expected: int, values: dict[str, Any]) -> None:
+        marked = await self._connection.execute(statement(name), values)
+        if marked.rowcount != expected:
+            raise RelayError(
+                f"{name} marked {marked.rowcount} of {expected} rows although this transaction holds their locks; "
+                "it is rolled back and the rows are claimed again"
+            )
+
+
+class Outbox:
+    """The table, over one connection at a time."""
+
+    def __init__(self, connect: Connect, schema: str, idle_tx_ms: int, skew: float = 0.0) -> None:
+        self._connect = connect
+        self._enter = {
+            "search_path": f"{sql.Identifier(schema).as_string(None)}, pg_temp",
+            "idle_tx_ms": str(idle_tx_ms),
+        }
+        self._skew = skew
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+
+    async def open(self) -> psycopg.AsyncConnection[Any]:
+        """Connect, unless there is a connection; ahead of any work this tells a wrong configuration."""
+        if self._connection is None:
+            self._connection = await self._connect()
+        return self._connection
+
+    @asynccontextmanager
+    async def batch(self) -> AsyncIterator[Batch]:
+        """Open a transaction; the end of the block commits it.
+
+        When the block or the commit raises, the outcome is unknown: the connection is dropped, with it every lock
+        and all that was believed about the rows, and the next claim reads the truth.
+        """
+        connection = await self.open()
+        try:
+            yield Batch(connection, self._enter, self._skew)
+            await connection.commit()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Drop the connection; the server rolls back what it had open."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()

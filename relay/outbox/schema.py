@@ -1,0 +1,195 @@
+"""The schema's version: what the database has, what this code needs, and the steps between them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from relay.errors import ConfigurationError, SchemaError
+
+# The advisory lock under which a schema is changed: 'outb', 'migr' in ASCII.
+MIGRATION_LOCK = (0x6F757462, 0x6D696772)
+# How long a step may wait for the locks of live traffic before it gives up, instead of queueing it up.
+LOCK_TIMEOUT = "10s"
+
+VERSION_TABLE = """\
+create table if not exists outbox_migrations (
+    version    integer primary key,
+    name       text not null,
+    applied_at timestamptz not null default clock_timestamp()
+);"""
+
+
+class Direction(Enum):
+    """Which half of a migration a step runs."""
+
+    UP = "up"
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """One numbered, reversible change of the schema."""
+
+    version: int
+    name: str
+    up: str
+    down: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One half of one migration."""
+
+    migration: Migration
+    direction: Direction
+
+    @property
+    def statements(self) -> str:
+        """The SQL that makes the change."""
+        return self.migration.up if self.direction is Direction.UP else self.migration.down
+
+    @property
+    def bookkeeping(self) -> str:
+        """The SQL that records it; both values come from the name of our own file."""
+        if self.direction is Direction.DOWN:
+            return f"delete from outbox_migrations where version = {self.migration.version};"  # noqa: S608
+        values = f"({self.migration.version}, '{self.migration.name}')"
+        return f"insert into outbox_migrations (version, name) values {values};"  # noqa: S608
+
+    def __str__(self) -> str:
+        return f"{self.direction.value:<4} {self.migration.version:04d} {self.migration.name}"
+
+
+@cache
+def migrations() -> tuple[Migration, ...]:
+    """Every migration that this code knows, in order."""
+    folder = files("relay.outbox") / "migrations"
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".up.sql"))
+    found = []
+    for name in names:
+        stem = name.removesuffix(".up.sql")
+        version, _, title = stem.partition("_")
+        found.append(
+            Migration(
+                version=int(version),
+                name=title,
+                up=(folder / name).read_text(encoding="utf-8"),
+                down=(folder / f"{stem}.down.sql").read_text(encoding="utf-8"),
+            )
+        )
+    return tuple(found)
+
+
+def newest() -> int:
+    """The version that this code needs."""
+    return migrations()[-1].version
+
+
+def steps(current: int, target: int) -> list[Step]:
+    """The way from one version to another, in either direction."""
+    if not 0 <= target <= newest():
+        raise ConfigurationError(f"there is no schema version {target}; this code knows 0 to {newest()}")
+    if target >= current:
+        return [Step(m, Direction.UP) for m in migrations() if current < m.version <= target]
+    return [Step(m, Direction.DOWN) for m in reversed(migrations()) if target < m.version <= current]
+
+
+def script(schema: str, current: int, target: int) -> str:
+    """The same way as one SQL script, for those who let nobody but psql change their schema."""
+    name = sql.Identifier(schema).as_string(None)
+    parts = [
+        f"-- outbox-relay: schema version {current} to {target}. Run it in one transaction.",
+        f"set local search_path to {name}, pg_temp;",
+        f"select pg_advisory_xact_lock({MIGRATION_LOCK[0]}, {MIGRATION_LOCK[1]});",
+        VERSION_TABLE,
+    ]
+    for step in steps(current, target):
+        parts += [f"-- {step}", step.statements.strip(), step.bookkeeping]
+    return "\n\n".join(parts) + "\n"
+
+
+def migrate(
+    connection: psycopg.Connection[Any], schema: str, target: int, *, on_step: Callable[[Step], None] = lambda _: None
+) -> list[Step]:
+    """Bring the schema to the target version, all in one transaction; concurrent callers wait for each other."""
+    with connection.transaction():
+        _enter(connection, schema)
+        connection.execute("select pg_advisory_xact_lock(%s, %s)", MIGRATION_LOCK)
+        connection.execute("select set_config('lock_timeout', %s, true)", (LOCK_TIMEOUT,))
+        way = plan(connection, schema, target)
+        if way:
+            connection.execute(VERSION_TABLE)
+        for step in way:
+            on_step(step)
+            connection.execute(step.statements.encode())
+            connection.execute(step.bookkeeping.encode())
+    return way
+
+
+def plan(connection: psycopg.Connection[Any], schema: str, target: int) -> list[Step]:
+    """The steps from the version that the database has to the target; none is taken."""
+    current = version(connection, schema)
+    _refuse_newer(current, schema)
+    return steps(current, target)
+
+
+def version(connection: psycopg.Connection[Any], schema: str) -> int:
+    """The version that the database has; 0 where there is no outbox."""
+    with connection.transaction():
+        known = connection.execute(_known(schema)).fetchone()
+        row = connection.execute(_newest_applied(schema)).fetchone() if known else None
+    return int(row[0]) if row else 0
+
+
+async def require(connection: psycopg.AsyncConnection[Any], schema: str) -> None:
+    """Refuse to work on a schema that is not the one this code was written for."""
+    async with connection.transaction():
+        known = await (await connection.execute(_known(schema))).fetchone()
+        row = await (await connection.execute(_newest_applied(schema))).fetchone() if known else None
+    current = int(row[0]) if row else 0
+    _refuse_newer(current, schema)
+    if current == 0:
+        raise SchemaError(
+            f"database {connection.info.dbname!r} has no outbox in schema {schema!r}; "
+            "create it with: python -m relay migrate"
+        )
+    if current < newest():
+        raise SchemaError(
+            f"schema {schema!r} is at version {current}, this code needs {newest()}; "
+            "bring it up with: python -m relay migrate"
+        )
+
+
+def _known(schema: str) -> sql.Composed:
+    table = sql.Identifier(schema, "outbox_migrations").as_string(None)
+    return sql.SQL("select 1 where to_regclass({}) is not null").format(table)
+
+
+def _newest_applied(schema: str) -> sql.Composed:
+    table = sql.Identifier(schema, "outbox_migrations")
+    return sql.SQL("select coalesce(max(version), 0) from {}").format(table)
+
+
+def _refuse_newer(current: int, schema: str) -> None:
+    if current > newest():
+        raise SchemaError(
+            f"schema {schema!r} is at version {current}, newer than the {newest()} of this code; "
+            "deploy the release that migrated it, or a later one"
+        )
+
+
+def _enter(connection: psycopg.Connection[Any], schema: str) -> None:
+    known = connection.execute("select to_regnamespace(%s)", (sql.Identifier(schema).as_string(connection),))
+    if known.fetchone() == (None,):
+        raise SchemaError(
+            f"database {connection.info.dbname!r} has no schema {schema!r}; "
+            f"create it, or name another one in RELAY_SCHEMA"
+        )
+    path = sql.SQL("set local search_path to {}, pg_temp").format(sql.Identifier(schema))
+    connection.execute(path)

@@ -1,0 +1,20 @@
+-- A row that was scheduled or put off is claimed when it is due, by one relay at a time.
+with locked as materialized (
+    select id, event_id, event_type, aggregate_type, aggregate_id, topic, payload, attributes, size_bytes,
+           created_at, attempt_count, available_at
+      from outbox_events
+     where published_at is null and failed_at is null and ordering_key is null
+       and available_at > '-infinity'
+       and available_at <= statement_timestamp() + make_interval(secs => %(skew)s)
+     order by available_at, id
+     limit %(rows)s
+       for update skip locked
+), bounded as (
+    select *, sum(size_bytes) over (order by available_at, id) - size_bytes as bytes_before from locked
+)
+select id, event_id::text, event_type, aggregate_type, aggregate_id, topic,
+       convert_to(payload::text, 'UTF8') as body, nullif(attributes, '{}') as attributes, size_bytes,
+       to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as created_at, attempt_count
+  from bounded
+ where bytes_before < %(bytes)s
+ order by available_at, id

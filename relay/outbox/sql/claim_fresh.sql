@@ -1,0 +1,18 @@
+-- A row is claimed by one relay at a time, for as long as this transaction lives.
+with locked as materialized (
+    select id, event_id, event_type, aggregate_type, aggregate_id, topic, payload, attributes, size_bytes,
+           created_at, attempt_count, available_at
+      from outbox_events
+     where published_at is null and failed_at is null and ordering_key is null and available_at = '-infinity'
+     order by id
+     limit %(rows)s
+       for update skip locked
+), bounded as (
+    select *, sum(size_bytes) over (order by id) - size_bytes as bytes_before from locked
+)
+select id, event_id::text, event_type, aggregate_type, aggregate_id, topic,
+       convert_to(payload::text, 'UTF8') as body, nullif(attributes, '{}') as attributes, size_bytes,
+       to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as created_at, attempt_count
+  from bounded
+ where bytes_before < %(bytes)s
+ order by id

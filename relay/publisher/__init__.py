@@ -1,0 +1,1 @@
+"""One pass of the road: claim, publish, settle."""

@@ -1,0 +1,45 @@
+"""From a row to its message, or to the reason why it can never become one."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from relay.brokers.broker import RequestLimits
+from relay.envelope import MESSAGE_BYTES, OVERHEAD_BYTES, Message, attributes_fault
+from relay.errors import MessageError
+from relay.outbox.outbox import Claimed
+
+
+def message_of(row: Claimed) -> Message:
+    """Build the row's message. Raises MessageError where a row written by hand breaks a limit of the broker."""
+    size = len(row.body) + len(row.aggregate_id) * 4 + OVERHEAD_BYTES
+    attributes = {
+        "event_id": row.event_id,
+        "event_type": row.event_type,
+        "aggregate_type": row.aggregate_type,
+        "aggregate_id": row.aggregate_id,
+        "created_at": row.created_at,
+        "sequence": str(row.id),
+    }
+    if row.attributes:
+        if fault := attributes_fault(row.attributes):
+            raise MessageError("invalid_attributes", fault)
+        attributes |= row.attributes
+        size += sum(len(name.encode()) + len(value.encode()) + 8 for name, value in row.attributes.items())
+    if size > MESSAGE_BYTES:
+        raise MessageError("too_large", f"has a message of {size} bytes, the limit is {MESSAGE_BYTES}")
+    return Message(row.body, attributes, size)
+
+
+def requests(
+    rows: Iterable[tuple[Claimed, Message]], limits: RequestLimits
+) -> Iterator[Sequence[tuple[Claimed, Message]]]:
+    """Cut one topic's messages, in their order, into requests that the broker takes."""
+    request: list[tuple[Claimed, Message]] = []
+    size = 0
+    for row, message in rows:
+        if request and (len(request) >= limits.messages or size + message.size_bytes > limits.size_bytes):
+            yield request
+            request, size = [], 0
+        request.append((row, message))
+        size += message.size_bytes
+    if request:
+        yield request
