@@ -1,0 +1,37 @@
+"""Databases for tests: each its own, made from a template in some milliseconds, dropped afterwards."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from relay.outbox import schema
+
+
+@contextmanager
+def fresh_database(server_url: str, template: str = "template1") -> Iterator[str]:
+    """Create a database on the server, and drop it with every connection to it at the end."""
+    name = f"test_{uuid4().hex}"
+    administer(server_url, sql.SQL("create database {} template {}"), name, template)
+    try:
+        yield make_conninfo(server_url, dbname=name)
+    finally:
+        administer(server_url, sql.SQL("drop database {} with (force)"), name)
+
+
+@contextmanager
+def migrated_template(server_url: str) -> Iterator[str]:
+    """Create a database with the newest schema that others are copied from, and answer its name."""
+    with fresh_database(server_url) as url:
+        with psycopg.connect(url) as connection:
+            schema.migrate(connection, "public", schema.newest())
+        yield str(conninfo_to_dict(url)["dbname"])
+
+
+def administer(server_url: str, statement: sql.SQL, *names: str) -> None:
+    """Run one statement that no transaction may surround."""
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        connection.execute(statement.format(*map(sql.Identifier, names)))
