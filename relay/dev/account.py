@@ -46,7 +46,7 @@ class Account:
                 stderr=subprocess.DEVNULL,
                 check=False,
             )
-        except PermissionError:
+        except OSError:
             return False
         return ran.returncode == 0
 

@@ -8,8 +8,13 @@ death closes the pipe:
     + GROUP SIGNAL    end this process group with this signal
     - GROUP           it has ended, its number may belong to others now
     end               the owner is done
+
+Every process of the sandbox inherits the writing end of the pipe `alive` in the folder, and so do
+its children. Nobody writes; the reader meets the end of the file once the last of them is gone. A
+process id would not tell: it stays until its parent has looked, and children have their own.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -18,6 +23,8 @@ import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
+
+ALIVE = "alive"
 
 # Postgres itself kills what is left of its children 5 s after an immediate shutdown.
 GRACE_SECONDS = 8.0
@@ -31,14 +38,21 @@ def main(parent: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     folder = Path(tempfile.mkdtemp(prefix="outbox-relay-", dir=parent))
+    alive = open_pipe(folder / ALIVE)
     groups: dict[int, int] = {}
     try:
         sys.stdout.write(f"{folder}\n")
         sys.stdout.flush()
         groups = follow(sys.stdin)
     finally:
-        end(groups)
+        end(groups, alive)
         remove(folder)
+
+
+def open_pipe(path: Path) -> int:
+    """Make a pipe that others find by its path; its reading end."""
+    os.mkfifo(path, 0o600)
+    return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
 
 
 def follow(orders: Iterable[str]) -> dict[int, int]:
@@ -55,31 +69,36 @@ def follow(orders: Iterable[str]) -> dict[int, int]:
     return groups
 
 
-def end(groups: dict[int, int]) -> None:
+def end(groups: dict[int, int], alive: int) -> None:
     """Ask every group to end; kill those that have not after the grace period."""
     for group, number in groups.items():
         send(group, number)
         send(group, signal.SIGCONT)  # a stopped process would sleep through the first signal
-    wait(groups, GRACE_SECONDS)
+    wait(alive, GRACE_SECONDS)
     for group in groups:
         send(group, signal.SIGKILL)
-    wait(groups, KILL_SECONDS)
+    wait(alive, KILL_SECONDS)
 
 
-def wait(groups: Iterable[int], seconds: float) -> None:
-    """Wait until no process of these groups is left, or until the time is up."""
+def wait(alive: int, seconds: float) -> None:
+    """Wait until no process of the sandbox is left, or until the time is up."""
     deadline = time.monotonic() + seconds
-    while any(send(group, 0) for group in groups) and time.monotonic() < deadline:
+    while is_held(alive) and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
 
 
-def send(group: int, number: int) -> bool:
-    """Signal a process group; false if it is gone (macOS denies access to a dead one)."""
+def is_held(pipe: int) -> bool:
+    """Whether some process holds the writing end of this pipe."""
     try:
+        return os.read(pipe, 1) != b""
+    except BlockingIOError:
+        return True
+
+
+def send(group: int, number: int) -> None:
+    """Signal a process group, unless it is gone (macOS denies access to one that is dead)."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):
-        return False
-    return True
 
 
 def remove(folder: Path) -> None:

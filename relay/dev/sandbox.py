@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -66,7 +67,7 @@ class Sandbox:
         """Start a process in a session of its own, which a Ctrl-C in the terminal does not reach."""
         identity: Identity = job.account.identity if job.account is not None else {}
         job.log.touch(mode=0o600)
-        with job.log.open("ab") as output:
+        with job.log.open("ab") as output, self._sign_of_life() as alive:
             process = subprocess.Popen(
                 [*GATE, *job.command],
                 **identity,
@@ -75,6 +76,7 @@ class Sandbox:
                 stderr=subprocess.STDOUT,
                 cwd=job.cwd or self.folder,
                 env=job.env,
+                pass_fds=(alive,),
                 start_new_session=True,
             )
         self._processes.add(process)
@@ -114,14 +116,29 @@ class Sandbox:
     ) -> None:
         self.close()
 
+    @contextmanager
+    def _sign_of_life(self) -> Iterator[int]:
+        """The file descriptor by which the reaper knows that a process lives."""
+        try:
+            alive = os.open(self.folder / reaper.ALIVE, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:  # the reaper does not read it any more
+            raise self._reaper_is_gone() from error
+        try:
+            yield alive
+        finally:
+            os.close(alive)
+
     def _order(self, line: str) -> None:
         try:
             os.write(_pipe(self._reaper.stdin).fileno(), f"{line}\n".encode())
         except BrokenPipeError as error:
-            raise DevError(
-                f"The process {self._reaper.pid} that cleans up after the servers of {self.folder} "
-                "was killed. Start them again, and leave that process alone."
-            ) from error
+            raise self._reaper_is_gone() from error
+
+    def _reaper_is_gone(self) -> DevError:
+        return DevError(
+            f"The process {self._reaper.pid} that cleans up after the servers of {self.folder} "
+            "was killed. Start the stack again, and leave that process alone."
+        )
 
     def _kill_processes(self) -> None:
         for process in self._processes:

@@ -9,6 +9,7 @@ import pytest
 
 from relay.dev.sandbox import Sandbox
 from relay.dev.stack import Part, Stack
+from relay.errors import DevError
 from tests.integration.dev.owners import Owner, StartOwner, processes_about, wait_until
 
 OWNER = """
@@ -121,6 +122,8 @@ def test_a_killed_reaper_is_replaced_by_its_owner() -> None:
         sandbox = stack.redis.sandbox
         sandbox._reaper.kill()
         sandbox._reaper.wait()
+        with pytest.raises(DevError, match="was killed"):
+            stack.redis.restart()
     assert not sandbox.folder.exists()
     assert processes_about(sandbox.folder) == []
 
