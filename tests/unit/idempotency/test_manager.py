@@ -1,0 +1,55 @@
+"""What the store promises its callers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from uuid import UUID, uuid4
+
+import pytest
+from fakeredis import FakeAsyncRedis
+
+from idempotency import InvalidKeyError, Manager
+
+
+@pytest.fixture
+async def redis() -> AsyncIterator[FakeAsyncRedis]:
+    """A Redis of this test's own."""
+    async with FakeAsyncRedis() as client:
+        yield client
+
+
+async def test_an_event_is_new_once(redis: FakeAsyncRedis) -> None:
+    """The first call marks, every later one recognises."""
+    manager, event_id = Manager(redis), uuid4()
+    assert [await manager.check_and_mark_processed("billing", event_id) for _ in range(3)] == [False, True, True]
+
+
+async def test_of_many_at_once_one_is_first(redis: FakeAsyncRedis) -> None:
+    """Concurrent deliveries of one event have one winner."""
+    manager, event_id = Manager(redis), uuid4()
+    answers = await asyncio.gather(*(manager.check_and_mark_processed("billing", event_id) for _ in range(20)))
+    assert answers.count(False) == 1
+
+
+async def test_consumers_do_not_share_their_marks(redis: FakeAsyncRedis) -> None:
+    """What one consumer has processed is new to another."""
+    manager, event_id = Manager(redis), uuid4()
+    assert not await manager.check_and_mark_processed("billing", event_id)
+    assert not await manager.check_and_mark_processed("mail", event_id)
+
+
+async def test_the_key_and_its_life_are_the_documented_ones(redis: FakeAsyncRedis) -> None:
+    """Other programs read the key `pf:evt:processed:<consumer>:<event_id>`, which lives 720 hours."""
+    event_id = uuid4()
+    await Manager(redis).check_and_mark_processed("billing", str(event_id).upper())
+    assert await redis.ttl(f"pf:evt:processed:billing:{event_id}") == 720 * 3600
+
+
+@pytest.mark.parametrize(
+    ("consumer", "event_id"),
+    [("", uuid4()), ("  ", uuid4()), ("billing", UUID(int=0)), ("billing", str(UUID(int=0))), ("billing", "42")],
+)
+async def test_what_identifies_nothing_is_refused(redis: FakeAsyncRedis, consumer: str, event_id: UUID | str) -> None:
+    """An empty consumer, a nil id or no UUID at all would mix events up."""
+    with pytest.raises(InvalidKeyError):
+        await Manager(redis).check_and_mark_processed(consumer, event_id)
+    assert await redis.keys() == []
