@@ -30,6 +30,14 @@ class PubSubAddress:
     emulator: str | None = None
     endpoint: str | None = None
 
+    def topic(self, name: str) -> str:
+        """The full name of a topic that may be named by its last part."""
+        return name if name.startswith("projects/") else f"projects/{self.project}/topics/{name}"
+
+    def subscription(self, name: str) -> str:
+        """The full name of a subscription that may be named by its last part."""
+        return name if name.startswith("projects/") else f"projects/{self.project}/subscriptions/{name}"
+
 
 class PubSub:
     """A Broker that publishes to topics of one project."""
@@ -37,13 +45,13 @@ class PubSub:
     limits = _LIMITS
 
     def __init__(self, address: PubSubAddress) -> None:
-        self._project = address.project
+        self._address = address
         self._client = _connect(address)
 
     async def publish(self, topic: str, messages: Sequence[Message], seconds: float) -> Sequence[str]:
         """Hand over one request, all of it or nothing, and return the service's ids in order."""
         request = _RawRequest(
-            topic=self._path(topic),
+            topic=self._address.topic(topic),
             messages=[
                 _RawMessage(data=message.body, attributes=message.attributes, ordering_key=message.ordering_key)
                 for message in messages
@@ -61,9 +69,6 @@ class PubSub:
     async def close(self) -> None:
         """Close the channel."""
         await self._client.transport.close()  # type: ignore[no-untyped-call]
-
-    def _path(self, topic: str) -> str:
-        return topic if topic.startswith("projects/") else f"projects/{self._project}/topics/{topic}"
 
 
 def _connect(address: PubSubAddress) -> PublisherAsyncClient:
