@@ -1,10 +1,14 @@
 """Leases: which deliveries are held, under which ack id, until when."""
 
+import re
 from collections.abc import Iterable
 from heapq import heappop, heappush
 from itertools import count
 
 from .delivery import Delivery
+from .status import InvalidArgumentError
+
+_ACK_ID = re.compile(r"([0-9a-f]+-)?[0-9]+")
 
 
 class Leases:
@@ -32,6 +36,12 @@ class Leases:
             bucket[ack_id] = delivery
             self._held[ack_id] = (delivery, bucket)
         self._push(deadline, bucket)
+
+    def check(self, ack_ids: Iterable[str]) -> None:
+        """Refuse ack ids that cannot have been granted; those no longer held pass."""
+        for ack_id in ack_ids:
+            if ack_id not in self._held and not _ACK_ID.fullmatch(ack_id):
+                raise InvalidArgumentError(f"{ack_id!r} is not an ack id of this service")
 
     def extend(self, ack_ids: Iterable[str], deadline: float) -> None:
         """Move the deadline, earlier or later, of those ack ids that are held."""

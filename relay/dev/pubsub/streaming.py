@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
@@ -155,7 +155,7 @@ class Stream:
             modify(self._subscription, ack_ids, seconds)
 
 
-def modify(subscription: Subscription, ack_ids: Iterable[str], seconds: int) -> None:
+def modify(subscription: Subscription, ack_ids: Sequence[str], seconds: int) -> None:
     """Apply a new deadline to ack ids; 0 gives the deliveries back."""
     limits.check_extension(seconds)
     if seconds:

@@ -9,7 +9,7 @@ consumer go on is announced to the listeners.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
@@ -74,6 +74,8 @@ class Subscription:
         batch: list[Delivery] = []
         room = BATCH_BYTES
         for _ in range(len(self._lanes)):
+            if room <= 0 or len(batch) >= limit or not consumer.has_room():
+                break  # the lanes not visited keep their turn
             lane = self._lanes.popleft()
             while room > 0 and len(batch) < limit and consumer.has_room() and (delivery := lane.draw(consumer, now)):
                 delivery.hand_to(consumer)
@@ -85,10 +87,9 @@ class Subscription:
             self._leases.grant(batch, now + (ack_deadline or self.policy.ack_deadline))
         return batch
 
-    def acknowledge(self, ack_ids: Iterable[str]) -> None:
+    def acknowledge(self, ack_ids: Sequence[str]) -> None:
         """Settle deliveries for good; ack ids that are not held change nothing."""
-        now = self._clock()
-        self._expire(now)
+        self._settling(ack_ids)
         for ack_id in ack_ids:
             delivery = self._leases.end(ack_id)
             if delivery is not None:
@@ -97,20 +98,18 @@ class Subscription:
                 self._drop_if_empty(delivery.lane)
         self.notify()
 
-    def nack(self, ack_ids: Iterable[str]) -> None:
+    def nack(self, ack_ids: Sequence[str]) -> None:
         """Give deliveries back; ack ids that are not held change nothing."""
-        now = self._clock()
-        self._expire(now)
+        now = self._settling(ack_ids)
         for ack_id in ack_ids:
             delivery = self._leases.end(ack_id)
             if delivery is not None:
                 self._fail(delivery, now)
         self.notify()
 
-    def extend(self, ack_ids: Iterable[str], seconds: float) -> None:
+    def extend(self, ack_ids: Sequence[str], seconds: float) -> None:
         """Let leases end so many seconds from now; ack ids that are not held change nothing."""
-        now = self._clock()
-        self._expire(now)
+        now = self._settling(ack_ids)
         self._leases.extend(ack_ids, now + seconds)
         self.notify()
 
@@ -147,6 +146,13 @@ class Subscription:
         """End the subscription for everyone who listens."""
         self.deleted = True
         self.notify()
+
+    def _settling(self, ack_ids: Sequence[str]) -> float:
+        """Return the time of a request about ack ids, when it is fit to be applied."""
+        self._leases.check(ack_ids)
+        now = self._clock()
+        self._expire(now)
+        return now
 
     def _schedule(self, lane: Lane, now: float) -> None:
         """See to it that the lane is visited while something in it is ready."""

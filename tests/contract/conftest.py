@@ -1,0 +1,243 @@
+"""The Pub/Sub services that the contract is held against: ours, and Google's own emulator."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from google.pubsub_v1 import types
+
+from relay.dev.pubsub import PubSubEmulator
+
+PROJECT = "projects/contract"
+PATIENCE = 10.0
+"""How long a test waits for what must happen; nothing waits so long for what must not."""
+
+OURS, GOOGLE = "ours", "google"
+_GOOGLE_JAR = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*-all.jar"
+
+_names = count(1)
+_run = f"{os.getpid()}-{time.time_ns()}"
+
+
+@dataclass
+class Stream:
+    """An open StreamingPull, read by message."""
+
+    call: Any
+    _buffer: list[Any] = field(default_factory=list)
+
+    async def send(self, **request: Any) -> None:
+        """Send a request on the stream."""
+        await self.call.write(types.StreamingPullRequest(request))
+
+    async def next_response(self) -> list[Any]:
+        """Return the received messages of the next response that has any."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                response = await self.call.read()
+                if response is grpc.aio.EOF:
+                    await self.refusal()
+                    return []
+                if response.received_messages:
+                    return list(response.received_messages)
+
+    async def next(self) -> Any:
+        """Return the next received message."""
+        if not self._buffer:
+            self._buffer = await self.next_response()
+        return self._buffer.pop(0)
+
+    async def refusal(self) -> str:
+        """Return the name of the code that the service ends the stream with."""
+        async with asyncio.timeout(PATIENCE):
+            with suppress(grpc.aio.AioRpcError):
+                while await self.call.read() is not grpc.aio.EOF:
+                    pass
+            code: grpc.StatusCode = await self.call.code()
+            return code.name
+
+
+@dataclass
+class Service:
+    """A Pub/Sub service under test, spoken to in its own messages over bare gRPC."""
+
+    name: str
+    address: str
+    channel: grpc.aio.Channel
+
+    async def call(self, method: str, request: Any, timeout: float = PATIENCE) -> Any:  # noqa: ASYNC109 - the RPC's own
+        """Call a method, by names such as Publisher/Publish, that answers without a stream."""
+        answer: Any = _ANSWERS.get(method)
+        stub: Any = self.channel.unary_unary(
+            f"/google.pubsub.v1.{method}",
+            request_serializer=type(request).serialize,
+            response_deserializer=answer.deserialize if answer else None,
+        )
+        return await stub(request, timeout=timeout)
+
+    async def refusal(self, method: str, request: Any, timeout: float = PATIENCE) -> str:  # noqa: ASYNC109 - the same
+        """Call a method and return the name of the code that it answers."""
+        try:
+            await self.call(method, request, timeout)
+        except grpc.aio.AioRpcError as error:
+            return error.code().name
+        return "OK"
+
+    async def topic(self) -> str:
+        """Create a topic of a new name."""
+        topic = types.Topic(name=f"{PROJECT}/topics/t-{_run}-{next(_names)}")
+        await self.call("Publisher/CreateTopic", topic)
+        return topic.name
+
+    async def subscription(self, topic: str, **settings: Any) -> str:
+        """Create a subscription of a new name."""
+        name = f"{PROJECT}/subscriptions/s-{_run}-{next(_names)}"
+        subscription = types.Subscription({"name": name, "topic": topic, **settings})
+        await self.call("Subscriber/CreateSubscription", subscription)
+        return name
+
+    async def publish(self, topic: str, *messages: Any) -> list[str]:
+        """Publish messages, of which a string stands for one with such data, in one request."""
+        built = [
+            types.PubsubMessage(data=each.encode() if isinstance(each, str) else each)
+            if isinstance(each, str | bytes)
+            else types.PubsubMessage(each)
+            for each in messages
+        ]
+        request = types.PublishRequest(topic=topic, messages=built)
+        answer = await self.call("Publisher/Publish", request, timeout=3 * PATIENCE)
+        return list(answer.message_ids)
+
+    async def pull_now(self, subscription: str, limit: int = 1_000) -> list[Any]:
+        """Pull what there is at once."""
+        raw = types.PullRequest.pb()(subscription=subscription, max_messages=limit, return_immediately=True)
+        answer = await self.call("Subscriber/Pull", types.PullRequest.wrap(raw))
+        return list(answer.received_messages)
+
+    async def pull(self, subscription: str, wanted: int) -> list[Any]:
+        """Pull until so many messages came, in the order in which they came."""
+        received: list[Any] = []
+        async with asyncio.timeout(PATIENCE):
+            while len(received) < wanted:
+                with suppress(grpc.aio.AioRpcError):
+                    request = types.PullRequest(subscription=subscription, max_messages=wanted)
+                    answer = await self.call("Subscriber/Pull", request, timeout=1.0)
+                    received.extend(answer.received_messages)
+        return received
+
+    async def acknowledge(self, subscription: str, *received: Any) -> None:
+        """Acknowledge received messages."""
+        ack_ids = [each.ack_id for each in received]
+        request = types.AcknowledgeRequest(subscription=subscription, ack_ids=ack_ids)
+        await self.call("Subscriber/Acknowledge", request)
+
+    async def modify(self, subscription: str, seconds: int, *received: Any) -> None:
+        """Give received messages a new deadline; 0 gives them back."""
+        request = types.ModifyAckDeadlineRequest(
+            subscription=subscription,
+            ack_ids=[each.ack_id for each in received],
+            ack_deadline_seconds=seconds,
+        )
+        await self.call("Subscriber/ModifyAckDeadline", request)
+
+    async def stream(self, name: str, **first: Any) -> Stream:
+        """Open a StreamingPull of a subscription."""
+        stub: Any = self.channel.stream_stream(
+            "/google.pubsub.v1.Subscriber/StreamingPull",
+            request_serializer=types.StreamingPullRequest.serialize,
+            response_deserializer=types.StreamingPullResponse.deserialize,
+        )
+        stream = Stream(stub())
+        request = {"subscription": name, "stream_ack_deadline_seconds": 10, **first}
+        await stream.send(**request)
+        return stream
+
+
+_ANSWERS: dict[str, Any] = {
+    "Publisher/CreateTopic": types.Topic,
+    "Publisher/GetTopic": types.Topic,
+    "Publisher/ListTopics": types.ListTopicsResponse,
+    "Publisher/ListTopicSubscriptions": types.ListTopicSubscriptionsResponse,
+    "Publisher/Publish": types.PublishResponse,
+    "Subscriber/CreateSubscription": types.Subscription,
+    "Subscriber/GetSubscription": types.Subscription,
+    "Subscriber/ListSubscriptions": types.ListSubscriptionsResponse,
+    "Subscriber/Pull": types.PullResponse,
+}
+
+
+@asynccontextmanager
+async def _connected(name: str, address: str) -> AsyncIterator[Service]:
+    options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
+        yield Service(name, address, channel)
+
+
+@pytest.fixture(params=[OURS, GOOGLE])
+async def service(request: pytest.FixtureRequest) -> AsyncIterator[Service]:
+    if request.param == GOOGLE:
+        _apply_known_fault(request)
+        address: str = request.getfixturevalue("google_emulator")
+        async with _connected(GOOGLE, address) as connected:
+            yield connected
+        return
+    async with PubSubEmulator() as emulator, _connected(OURS, emulator.address) as connected:
+        yield connected
+
+
+def _apply_known_fault(request: pytest.FixtureRequest) -> None:
+    """Look a test up in its module's GOOGLE_FAULTS, by its name with or without parameters."""
+    faults: dict[str, tuple[str, bool]] = getattr(request.module, "GOOGLE_FAULTS", {})
+    name = request.node.name.replace(f"[{GOOGLE}]", "").replace(f"{GOOGLE}-", "")
+    if name in faults:
+        reason, hangs = faults[name]
+        if hangs:
+            pytest.skip(f"would hang: {reason}")
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+
+
+@pytest.fixture(scope="session")
+def google_emulator() -> Iterator[str]:
+    jar, java = _google_jar(), shutil.which("java")
+    if jar is None or java is None:
+        pytest.skip("Google's Pub/Sub emulator is not installed: no gcloud with its jar, or no java")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [java, "-Xmx512m", "-jar", str(jar), "--host=127.0.0.1", f"--port={port}"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+    )
+    try:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            grpc.channel_ready_future(channel).result(timeout=60)
+        yield f"127.0.0.1:{port}"
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _google_jar() -> Path | None:
+    """Find the emulator beside gcloud, without asking gcloud, which takes a second to answer."""
+    gcloud = shutil.which("gcloud")
+    if gcloud is None:
+        return None
+    roots = Path(gcloud).resolve().parents
+    return next((jar for root in roots[:2] for jar in sorted(root.glob(_GOOGLE_JAR))), None)
