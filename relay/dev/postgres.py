@@ -22,6 +22,9 @@ SETTINGS: Mapping[str, str] = {
     "unix_socket_directories": "",  # a socket's path is limited to 107 bytes, a folder's is not
     "max_connections": "200",
     "shared_buffers": "64MB",
+    # In files of the data folder: /dev/shm would keep what a killed Postgres left, and is small in
+    # containers.
+    "dynamic_shared_memory_type": "mmap",
     "timezone": "UTC",
     "log_timezone": "UTC",
     "shared_preload_libraries": "pg_stat_statements",
@@ -129,6 +132,7 @@ class EmbeddedPostgres(EmbeddedServer):
             "--auth=scram-sha-256",
             f"--pwfile={self._password_file()}",
             *("-c", f"scram_iterations={SETTINGS['scram_iterations']}"),
+            *("-c", f"dynamic_shared_memory_type={SETTINGS['dynamic_shared_memory_type']}"),
             "--encoding=UTF8",
             *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
             *("--no-sync", "--no-instructions"),

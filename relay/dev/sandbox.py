@@ -1,7 +1,6 @@
 """A temporary folder with processes in it, all gone when their owner closes it or dies."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -44,7 +43,7 @@ class Sandbox:
     def __init__(self, account: Account | None = None) -> None:
         self.account = account
         self._owner = os.getpid()
-        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._processes: dict[subprocess.Popen[bytes], signal.Signals] = {}
         self._reaper = subprocess.Popen(
             [sys.executable, "-I", "-S", reaper.__file__, str(temporary_parent(account))],
             stdin=subprocess.PIPE,
@@ -79,7 +78,7 @@ class Sandbox:
                 pass_fds=(alive,),
                 start_new_session=True,
             )
-        self._processes.add(process)
+        self._processes[process] = job.end_with
         with _pipe(process.stdin) as gate:
             self._order(f"+ {process.pid} {job.end_with.value}")
             gate.write(b"go\n")
@@ -87,7 +86,7 @@ class Sandbox:
 
     def forget(self, process: subprocess.Popen[bytes]) -> None:
         """Take a process that has ended out of the reaper's hands."""
-        self._processes.discard(process)
+        self._processes.pop(process, None)
         self._order(f"- {process.pid}")
 
     def close(self) -> None:
@@ -98,12 +97,11 @@ class Sandbox:
             try:
                 self._order("end")
             except DevError:
-                self._kill_processes()
+                self._replace_reaper()
         for process in self._processes:
             process.wait()
         self._processes.clear()
         self._reaper.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)  # in case somebody has killed the reaper
 
     def __enter__(self) -> Self:
         return self
@@ -140,9 +138,12 @@ class Sandbox:
             "was killed. Start the stack again, and leave that process alone."
         )
 
-    def _kill_processes(self) -> None:
-        for process in self._processes:
-            process.kill()
+    def _replace_reaper(self) -> None:
+        """Do the work of the reaper, which somebody has killed."""
+        alive = os.open(self.folder / reaper.ALIVE, os.O_RDONLY | os.O_NONBLOCK)
+        reaper.end({process.pid: end.value for process, end in self._processes.items()}, alive)
+        os.close(alive)
+        reaper.remove(self.folder)
 
     def _abandon(self) -> None:
         _pipe(self._reaper.stdin).close()

@@ -75,6 +75,7 @@ class Owner:
 
     def wait_until_nothing_is_left(self) -> None:
         """Wait until all of its servers have ended and all of its files are gone."""
+        wait_until(lambda: not self.folders(), f"{self.folders()} is gone")
         wait_until(lambda: not self.leftovers(), f"none of {self.leftovers()} is left")
 
 

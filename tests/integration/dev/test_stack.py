@@ -68,10 +68,16 @@ def test_statements_can_be_counted(stack: Stack) -> None:
 
 @pytest.mark.parametrize(
     ("setting", "value"),
-    [("TimeZone", "UTC"), ("fsync", "off"), ("synchronous_commit", "on"), ("autovacuum", "on")],
+    [
+        ("TimeZone", "UTC"),
+        ("fsync", "off"),
+        ("synchronous_commit", "on"),
+        ("autovacuum", "on"),
+        ("dynamic_shared_memory_type", "mmap"),
+    ],
 )
 def test_postgres_is_set_up_for_tests(stack: Stack, setting: str, value: str) -> None:
-    """Fast, in UTC, and otherwise as Postgres comes."""
+    """Fast, in UTC, with all of its files in its folder, and otherwise as Postgres comes."""
     assert show(stack.database_url, setting) == value
 
 
