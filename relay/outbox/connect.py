@@ -38,14 +38,15 @@ def connect(url: str) -> psycopg.Connection[Any]:
 
 
 async def connect_async(url: str) -> psycopg.AsyncConnection[Any]:
-    """Connect for the relay. Nothing is prepared on the server: a pooler may hand out another session each time."""
+    """Connect for the relay, which begins and commits in its own words.
+
+    Nothing is prepared on the server: a pooler may hand out another session each time.
+    """
     try:
-        connection = await psycopg.AsyncConnection.connect(conninfo(url), prepare_threshold=None)
+        return await psycopg.AsyncConnection.connect(conninfo(url), autocommit=True, prepare_threshold=None)
     except psycopg.OperationalError as error:
         _refuse_final(error)
         raise
-    await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
-    return connection
 
 
 def _refuse_final(error: psycopg.OperationalError) -> None:

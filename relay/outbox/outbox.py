@@ -11,6 +11,10 @@ from psycopg.rows import args_row
 from relay.errors import RelayError
 from relay.outbox.statements import statement
 
+# Written out, on a connection in autocommit mode: so they travel together with what they surround.
+BEGIN = "begin isolation level read committed"
+COMMIT = "commit"
+
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 
 
@@ -66,6 +70,7 @@ class Batch:
         fresh = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
         delayed = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
         async with self._connection.pipeline():
+            await self._connection.execute(BEGIN)
             await self._connection.execute(statement("enter"), self._enter)
             await fresh.execute(statement("claim_fresh"), limits)
             await delayed.execute(statement("claim_delayed"), limits)
@@ -121,7 +126,7 @@ class Outbox:
         connection = await self.open()
         try:
             yield Batch(connection, self._enter, self._skew)
-            await connection.commit()
+            await connection.execute(COMMIT)
         except BaseException:
             await self.close()
             raise

@@ -1,0 +1,299 @@
+"""A pass of the publisher, on a real outbox and a broker that the test holds in its hand."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+
+from relay import emit
+from relay.brokers.broker import RequestLimits
+from relay.envelope import Message
+from relay.errors import BrokerError
+from relay.kernel.runner import Budget, Next, Pace, Report
+from relay.outbox.connect import connect_async
+from relay.outbox.outbox import Outbox
+from relay.publisher.events import BatchSettled, RequestFailed, RowFailed
+from relay.publisher.publisher import Publisher, PublishPolicy
+from tests.support.brokers import BrokerInHand
+from tests.support.outbox import FAILED, PENDING, PUBLISHED, count, event
+
+TOPIC = "domain-events"
+
+
+class Bench:
+    """A publisher and all that surrounds it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.broker = BrokerInHand()
+        self.seen: list[object] = []
+        self.outbox = self.open_outbox()
+        self.publisher = self.publisher_on(self.outbox)
+
+    def open_outbox(self, skew: float = 0.0) -> Outbox:
+        """Another relay's connection to the same table."""
+        return Outbox(lambda: connect_async(self.url), "public", 20_000, skew)
+
+    def publisher_on(self, outbox: Outbox, **policy: Any) -> Publisher:
+        """Another relay."""
+        values = {"topic": TOPIC, "batch_size": 100, "publish_seconds": 5.0, "pace": Pace(), **policy}
+        return Publisher(outbox, self.broker, PublishPolicy(**values), self.seen.append)
+
+    async def run_once(self, publisher: Publisher | None = None, seconds: float = 30.0) -> Report:
+        """One pass with a budget of this many seconds."""
+        loop = asyncio.get_running_loop()
+        budget = Budget(loop.time() + seconds, loop.time, asyncio.Event())
+        return await (publisher or self.publisher).run_once(budget)
+
+    def emit(self, *numbers: int, **fields: Any) -> list[str]:
+        """Commit events; answer with their ids."""
+        with psycopg.connect(self.url) as connection:
+            return [str(emitted.event_id) for emitted in emit(connection, [event(n, **fields) for n in numbers])]
+
+    def query(self, text: str) -> list[Any]:
+        """Ask the database."""
+        with psycopg.connect(self.url) as connection:
+            return connection.execute(text.encode()).fetchall()
+
+
+@pytest.fixture
+async def bench(database: str) -> AsyncIterator[Bench]:
+    """A publisher on an empty outbox."""
+    bench = Bench(database)
+    yield bench
+    await bench.publisher.close()
+
+
+async def test_nothing_due_is_idle(bench: Bench) -> None:
+    """An empty outbox costs no request and asks for a pause."""
+    assert await bench.run_once() == Report(next=Next.IDLE)
+    assert bench.broker.requests == []
+    assert bench.seen == []
+
+
+async def test_rows_go_out_in_the_order_of_their_ids(bench: Bench) -> None:
+    """A backlog of several batches is drained by one call, oldest first, each row once."""
+    ids = bench.emit(*range(350))
+    report = await bench.run_once()
+    assert bench.broker.event_ids == ids
+    assert report == Report(processed=350, updated=350, next=Next.IDLE)
+    assert [seen.published for seen in bench.seen if isinstance(seen, BatchSettled)] == [100, 100, 100, 50]
+    assert count(bench.url, PUBLISHED) == 350
+
+
+async def test_success_keeps_the_brokers_id(bench: Bench) -> None:
+    """Each row gets the id that the broker gave to its own message, and the time."""
+    ids = bench.emit(1, 2, 3)
+    await bench.run_once()
+    rows = bench.query("select event_id::text, message_id, published_at > created_at from outbox_events order by id")
+    assert rows == [(ids[0], "m0", True), (ids[1], "m1", True), (ids[2], "m2", True)]
+
+
+async def test_the_body_is_the_envelope_as_the_database_has_it(bench: Bench) -> None:
+    """What the consumer parses is the payload, character by character beyond ASCII too."""
+    bench.emit(1, data={"name": "Grüße, 世界 🚚"})
+    await bench.run_once()
+    ((_, (message,)),) = bench.broker.requests
+    ((payload,),) = bench.query("select payload from outbox_events")
+    assert json.loads(message.body) == payload
+    assert payload["data"] == {"name": "Grüße, 世界 🚚"}
+
+
+async def test_a_row_names_its_own_topic(bench: Bench) -> None:
+    """One request a topic; the default is for rows that name none."""
+    bench.emit(1, 3)
+    bench.emit(2, topic="projects/other/topics/audit")
+    await bench.run_once()
+    assert {topic: len(messages) for topic, messages in bench.broker.requests} == {
+        TOPIC: 2,
+        "projects/other/topics/audit": 1,
+    }
+
+
+async def test_a_refused_request_leaves_its_rows_as_they_were(bench: Bench) -> None:
+    """What the broker took of a batch is settled; the rest pays nothing, and goes out later."""
+    bench.emit(1)
+    bench.emit(2, topic="sick")
+    bench.broker.refuse = lambda topic: BrokerError("UNAVAILABLE", "away") if topic == "sick" else None
+    report = await bench.run_once()
+    assert (report.updated, report.errors, report.next) == (1, 1, Next.BACK_OFF)
+    assert [seen.topic for seen in bench.seen if isinstance(seen, RequestFailed)] == ["sick"]
+    assert bench.query("select attempt_count, last_error from outbox_events where published_at is null") == [(0, None)]
+
+    bench.broker.refuse = lambda _: None
+    assert (await bench.run_once()).updated == 1
+    assert count(bench.url, PENDING) == 0
+
+
+async def test_an_adapters_own_error_rolls_the_batch_back(bench: Bench) -> None:
+    """An exception that nobody foresaw loses nothing: the rows are free for the next pass."""
+    bench.emit(1, 2)
+    bench.broker.refuse = lambda _: RuntimeError("a bug in the adapter")
+    with pytest.raises(ExceptionGroup):
+        await bench.run_once()
+    assert count(bench.url, PENDING) == 2
+    bench.broker.refuse = lambda _: None
+    assert (await bench.run_once()).updated == 2
+
+
+async def test_a_row_that_can_never_be_a_message_fails_alone(bench: Bench) -> None:
+    """Written by hand past the limits: it is kept with its reason, and its neighbours go out."""
+    bench.emit(1, 2, 3)
+    bench.query("""update outbox_events set attributes = '{"googly": "x"}' where aggregate_id = '2' returning 1""")
+    report = await bench.run_once()
+    assert (report.processed, report.updated, report.errors, report.next) == (3, 2, 1, Next.IDLE)
+    assert bench.query("""
+        select aggregate_id, failure_reason, last_error_code, last_error, attempt_count
+          from outbox_events where failed_at is not null
+    """) == [
+        (
+            "2",
+            "non_retryable",
+            "invalid_attributes",
+            "attribute 'googly': names that start with goog are the broker's",
+            1,
+        )
+    ]
+    (failed,) = [seen for seen in bench.seen if isinstance(seen, RowFailed)]
+    assert failed.row.aggregate_id == "2"
+    assert await bench.run_once() == Report(next=Next.IDLE)
+
+
+async def test_a_scheduled_event_waits_for_its_time(bench: Bench) -> None:
+    """Later means later by the database's clock, and then at once."""
+    bench.emit(1, available_at=datetime.now(UTC) + timedelta(hours=1))
+    assert (await bench.run_once()).processed == 0
+    tomorrow = bench.publisher_on(bench.open_outbox(skew=3_601))
+    assert (await bench.run_once(tomorrow)).updated == 1
+    await tomorrow.close()
+
+
+async def test_due_rows_and_fresh_rows_share_a_pass(bench: Bench) -> None:
+    """Neither kind starves behind a backlog of the other."""
+    bench.emit(*range(300), available_at=datetime.now(UTC) - timedelta(seconds=1))
+    bench.emit(*range(300))
+    relay = bench.publisher_on(bench.outbox, batch_size=50)
+    await bench.run_once(relay, seconds=0)
+    assert sorted(
+        bench.query(
+            "select available_at = '-infinity', count(*) from outbox_events where published_at is not null group by 1"
+        )
+    ) == [
+        (False, 50),
+        (True, 50),
+    ]
+
+
+async def test_two_relays_share_a_backlog_without_overlap(bench: Bench) -> None:
+    """Rows that one relay holds are passed over by another, and no row goes out twice."""
+    ids = bench.emit(*range(2_000))
+    other = bench.publisher_on(bench.open_outbox())
+    await asyncio.gather(bench.run_once(), bench.run_once(other))
+    assert sorted(bench.broker.event_ids) == sorted(ids)
+    await other.close()
+
+
+async def test_the_lock_is_held_until_the_broker_has_answered(bench: Bench) -> None:
+    """While a request is under way no other relay gets at its rows."""
+    bench.emit(1)
+    other = bench.publisher_on(bench.open_outbox())
+    answers: list[Report] = []
+
+    async def publish(topic: str, messages: Sequence[Message], seconds: float) -> Sequence[str]:
+        bench.broker.publish = first  # type: ignore[method-assign]
+        answers.append(await bench.run_once(other))
+        return await first(topic, messages, seconds)
+
+    first = bench.broker.publish
+    bench.broker.publish = publish  # type: ignore[method-assign]
+    assert (await bench.run_once()).updated == 1
+    assert [answer.processed for answer in answers] == [0]
+    assert len(bench.broker.event_ids) == 1
+    await other.close()
+
+
+async def test_a_claim_is_bounded_in_bytes(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large events do not pile up in memory: a pass takes as many as fit, and the next goes on."""
+    monkeypatch.setattr("relay.publisher.publisher.CLAIM_BYTES", 1_000_000)
+    ids = bench.emit(*range(10), data={"text": "x" * 400_000})
+    await bench.run_once()
+    assert bench.broker.event_ids == ids
+    assert [seen.claimed for seen in bench.seen if isinstance(seen, BatchSettled)] == [3, 3, 3, 1]
+
+
+async def test_requests_stay_below_the_brokers_limits(bench: Bench) -> None:
+    """A batch beyond the limits of one request is cut into several."""
+    bench.broker.limits = RequestLimits(messages=40, size_bytes=9_000_000)
+    ids = bench.emit(*range(100))
+    await bench.run_once()
+    assert [len(messages) for _, messages in bench.broker.requests] == [40, 40, 20]
+    assert bench.broker.event_ids == ids
+
+    bench.broker.requests.clear()
+    bench.broker.limits = RequestLimits(messages=1_000, size_bytes=1_000_000)
+    bench.emit(*range(5), data={"text": "x" * 400_000})
+    await bench.run_once()
+    assert [len(messages) for _, messages in bench.broker.requests] == [2, 2, 1]
+
+
+async def test_a_spent_budget_ends_the_call_between_batches(bench: Bench) -> None:
+    """The batch under way is finished and settled; the rest is reported as left."""
+    bench.emit(*range(300))
+    report = await bench.run_once(seconds=0)
+    assert (report.updated, report.next) == (100, Next.AGAIN)
+
+
+async def test_a_connection_that_dies_before_the_commit_gives_the_rows_back(bench: Bench) -> None:
+    """Nothing that was believed about a lost session survives it: the rows are claimed and published again."""
+    ids = bench.emit(1, 2)
+
+    def kill_sessions() -> None:
+        bench.broker.meanwhile = lambda: None
+        bench.query("""
+            select pg_terminate_backend(pid) from pg_stat_activity
+             where datname = current_database() and state = 'idle in transaction' and pid <> pg_backend_pid()
+        """)
+
+    bench.broker.meanwhile = kill_sessions
+    with pytest.raises(psycopg.OperationalError):
+        await bench.run_once()
+    assert count(bench.url, PENDING) == 2
+    assert (await bench.run_once()).updated == 2
+    assert bench.broker.event_ids == ids + ids
+
+
+async def test_a_cancelled_pass_releases_its_rows(bench: Bench) -> None:
+    """Shutdown in the middle of a request leaves the rows pending and unlocked."""
+    bench.emit(1)
+    hanging = asyncio.Event()
+
+    async def publish(*_: Any) -> Sequence[str]:
+        hanging.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    bench.broker.publish = publish  # type: ignore[method-assign,assignment]
+    task = asyncio.create_task(bench.run_once())
+    await hanging.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert bench.query("select count(*) from outbox_events where published_at is null") == [(1,)]
+    with psycopg.connect(bench.url) as connection:
+        connection.execute("select * from outbox_events for update nowait")
+
+
+async def test_published_and_failed_rows_are_never_claimed_again(bench: Bench) -> None:
+    """Terminal is terminal."""
+    bench.emit(1, 2, 3)
+    await bench.run_once()
+    bench.emit(4)
+    bench.query(
+        "update outbox_events set failed_at = now(), failure_reason = 'discarded' where aggregate_id = '4' returning 1"
+    )
+    assert await bench.run_once() == Report(next=Next.IDLE)
+    assert (count(bench.url, PUBLISHED), count(bench.url, FAILED)) == (3, 1)
