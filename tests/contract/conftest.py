@@ -9,12 +9,12 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
@@ -181,11 +181,19 @@ _ANSWERS: dict[str, Any] = {
 }
 
 
+Connect: TypeAlias = Callable[[str, str], AbstractAsyncContextManager[Service]]
+
+
 @asynccontextmanager
 async def _connected(name: str, address: str) -> AsyncIterator[Service]:
     options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
     async with grpc.aio.insecure_channel(address, options=options) as channel:
         yield Service(name, address, channel)
+
+
+@pytest.fixture
+def connect() -> Connect:
+    return _connected
 
 
 @pytest.fixture(params=[OURS, GOOGLE])

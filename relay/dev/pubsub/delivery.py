@@ -1,7 +1,7 @@
 """A message on its way to one subscription, and the consumer that holds it meanwhile."""
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,16 +32,34 @@ class Delivery:
     ack_id: str = ""
     consumer: Consumer | None = None  # who holds it, None while it waits
 
-    def hand_to(self, consumer: Consumer) -> None:
-        """Count the delivery as one that the consumer holds."""
-        self.attempt += 1
-        self.consumer = consumer
-        consumer.messages += 1
-        consumer.bytes += len(self.message)
-
     def take_back(self) -> None:
         """Stop counting the delivery as one that its consumer holds."""
         if self.consumer is not None:
             self.consumer.messages -= 1
             self.consumer.bytes -= len(self.message)
             self.consumer = None
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Deliveries that go to a consumer together."""
+
+    consumer: Consumer
+    messages: int  # how many more may be added
+    bytes: int  # the last one may exceed them
+    deliveries: list[Delivery] = field(default_factory=list)
+
+    def full(self) -> bool:
+        """Whether no more may be added, for the batch's sake or the consumer's."""
+        return self.messages <= 0 or self.bytes <= 0 or not self.consumer.has_room()
+
+    def add(self, delivery: Delivery) -> None:
+        """Hand a delivery to the consumer."""
+        size = len(delivery.message)
+        self.messages -= 1
+        self.bytes -= size
+        self.consumer.messages += 1
+        self.consumer.bytes += size
+        delivery.consumer = self.consumer
+        delivery.attempt += 1
+        self.deliveries.append(delivery)

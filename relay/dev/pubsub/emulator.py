@@ -50,6 +50,9 @@ class PubSubEmulator:
             options=[
                 ("grpc.max_receive_message_length", _MAX_RECEIVED_BYTES),
                 ("grpc.max_send_message_length", -1),
+                # Clients ping open streams every 30 s; a server allows one in 5 minutes by default.
+                ("grpc.keepalive_permit_without_calls", 1),
+                ("grpc.http2.max_ping_strikes", 0),
                 ("grpc.so_reuseport", 0),  # two emulators on one port would share its calls
             ]
         )

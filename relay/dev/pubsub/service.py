@@ -113,6 +113,7 @@ class PubSubService(grpc.GenericRpcHandler):
         write: Callable[[bytes], Awaitable[None]] = context.write
         try:
             check()
+            await context.send_initial_metadata(())  # tells the caller that the stream is open
             await Stream(self._catalog, requests, write, check).run()
         except StatusError as error:
             await _abort(context, error)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
-from .delivery import Consumer, Delivery
+from .delivery import Batch, Consumer, Delivery
 from .lanes import Lane, Ordered, Unordered
 from .leases import Leases
 
@@ -71,21 +71,18 @@ class Subscription:
         """Lease what the consumer may have now: up to `limit` deliveries and BATCH_BYTES."""
         now = self._clock()
         self._expire(now)
-        batch: list[Delivery] = []
-        room = BATCH_BYTES
+        batch = Batch(consumer, limit, BATCH_BYTES)
         for _ in range(len(self._lanes)):
-            if room <= 0 or len(batch) >= limit or not consumer.has_room():
+            if batch.full():
                 break  # the lanes not visited keep their turn
             lane = self._lanes.popleft()
-            while room > 0 and len(batch) < limit and consumer.has_room() and (delivery := lane.draw(consumer, now)):
-                delivery.hand_to(consumer)
-                batch.append(delivery)
-                room -= len(delivery.message)
+            while not batch.full() and (delivery := lane.draw(consumer, now)):
+                batch.add(delivery)
             lane.queued = False
             self._schedule(lane, now)
-        if batch:
-            self._leases.grant(batch, now + (ack_deadline or self.policy.ack_deadline))
-        return batch
+        if batch.deliveries:
+            self._leases.grant(batch.deliveries, now + (ack_deadline or self.policy.ack_deadline))
+        return batch.deliveries
 
     def acknowledge(self, ack_ids: Sequence[str]) -> None:
         """Settle deliveries for good; ack ids that are not held change nothing."""
