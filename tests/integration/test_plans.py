@@ -1,0 +1,89 @@
+"""The plans of the statements that grow with the data, pinned on a table whose statistics are wrong."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from relay.outbox.statements import statement
+
+# As many rows of each state; none of them analysed, as after a burst on a new table.
+ROWS = 20_000
+
+FILL = """
+insert into outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, size_bytes, available_at,
+                           published_at, message_id, failed_at, failure_reason)
+select id, 'order.paid', 'order', n::text,
+       jsonb_build_object('event_id', id, 'event_type', 'order.paid', 'version', 1, 'occurred_at', now(),
+                          'actor', null, 'data', n),
+       600, case state when 'scheduled' then now() + interval '1 day' when 'due' then now() else '-infinity' end,
+       case state when 'published' then now() end, case state when 'published' then 'm' end,
+       case state when 'failed' then now() end, case state when 'failed' then 'max_attempts' end
+  from unnest(array['published', 'failed', 'scheduled', 'due', 'fresh']) as state, generate_series(1, %s) as n,
+       lateral (select md5(state || n)::uuid as id) as identity
+"""
+
+CLAIM = {"rows": 1_000, "bytes": 16_000_000, "skew": 0.0}
+
+
+@pytest.fixture
+def connection(database: str) -> Iterator[psycopg.Connection[Any]]:
+    """A relay's transaction on a table with rows in every state."""
+    with psycopg.connect(database, prepare_threshold=None) as connection:
+        connection.execute("alter table outbox_events set (autovacuum_enabled = false)")
+        connection.execute(FILL, (ROWS,))
+        connection.commit()
+        connection.execute(statement("enter"), {"search_path": '"public"', "idle_tx_ms": "20000"})
+        yield connection
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every node of a plan."""
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
+
+
+def explain(connection: psycopg.Connection[Any], name: str, values: dict[str, Any]) -> list[dict[str, Any]]:
+    """Run a statement; answer with the nodes of its plan that touch the table."""
+    cursor = connection.execute(b"explain (analyze, format json, timing off) " + statement(name), values)
+    row = cursor.fetchone()
+    assert row
+    plan = row[0] if isinstance(row[0], list) else json.loads(row[0])
+    return [
+        node
+        for node in nodes(plan[0]["Plan"])
+        if node.get("Relation Name") == "outbox_events" and "Scan" in node["Node Type"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "index"), [("claim_fresh", "outbox_events_fresh"), ("claim_delayed", "outbox_events_delayed")]
+)
+def test_a_claim_reads_what_it_takes_and_no_more(connection: psycopg.Connection[Any], name: str, index: str) -> None:
+    """Rows in other states are not even looked at."""
+    (scan,) = explain(connection, name, CLAIM)
+    assert scan["Index Name"] == index
+    assert (scan["Actual Rows"], scan.get("Rows Removed by Filter", 0)) == (1_000, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("settle_published", {"message_ids": ["m"] * 1_000}),
+        ("settle_failed", {"codes": ["c"] * 1_000, "errors": ["e"] * 1_000}),
+    ],
+)
+def test_settling_looks_rows_up_by_id(connection: psycopg.Connection[Any], name: str, values: dict[str, Any]) -> None:
+    """One index lookup a row; without statistics the planner would compare every pending row with every id."""
+    ids = [
+        row[0]
+        for row in connection.execute(
+            "select id from outbox_events where published_at is null and failed_at is null order by id limit 1000"
+        )
+    ]
+    (scan,) = explain(connection, name, {"ids": ids, **values})
+    assert scan["Index Name"] == "outbox_events_pkey"
+    assert (scan["Actual Loops"], scan["Actual Rows"]) == (1_000, 1)
