@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay.dev.stack import PROJECT_ID, Stack
+from tests.support.audits import Audit
 from tests.support.commands import Commands
 from tests.support.postgres import fresh_database, migrated_template
 from tests.support.pubsub import Channel, PubSubSide
@@ -66,3 +67,9 @@ def relay(stack: Stack, database: str, channel: Channel, tmp_path: Path) -> Comm
         },
         tmp_path,
     )
+
+
+@pytest.fixture
+def audit(stack: Stack, database: str) -> Audit:
+    """The oracle: called with a channel, it empties the subscription and compares what came with the outbox."""
+    return Audit(stack.pubsub_emulator_host, database)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import psycopg
 
-from relay.cli import dev, migrate, run
+from relay.cli import audit, dev, migrate, run
 from relay.errors import ConfigurationError, RelayError
 
 FINE, FAILED, MISUSED = 0, 1, 2
@@ -39,5 +39,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     run.add_to(commands)
     migrate.add_to(commands)
+    audit.add_to(commands)
     dev.add_to(commands)
     return parser

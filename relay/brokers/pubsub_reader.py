@@ -1,0 +1,172 @@
+"""The other end of Google Pub/Sub: one subscription, read to its end."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import grpc
+from google.api_core import exceptions
+from google.api_core.client_options import ClientOptions
+from google.auth.exceptions import GoogleAuthError
+from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
+from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
+from google.pubsub_v1.types import AcknowledgeRequest, PullRequest, PullResponse, Subscription
+
+from relay.brokers.pubsub import PubSubAddress
+from relay.errors import BrokerError, ConfigurationError
+
+# As many as the service hands out in one answer.
+_MESSAGES = 1_000
+# How long one question may stay open; the service answers a pull earlier, empty, when it likes.
+_PULL_SECONDS = 60.0
+_QUESTION_SECONDS = 10.0
+# A service that fails for longer than this is not waited for.
+_OUTAGE_SECONDS = 60.0
+_PAUSE_SECONDS = 0.5
+
+_TRANSIENT = (
+    exceptions.Aborted,
+    exceptions.DeadlineExceeded,
+    exceptions.InternalServerError,
+    exceptions.ResourceExhausted,
+    exceptions.ServiceUnavailable,
+    exceptions.Unknown,
+)
+_MISUSE = (exceptions.NotFound, exceptions.InvalidArgument, exceptions.Forbidden, exceptions.Unauthenticated)
+
+
+class Received(NamedTuple):
+    """One delivery of one message; a message that is delivered again keeps its `message_id`."""
+
+    ack_id: str
+    message_id: str
+    ordering_key: str
+    attributes: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a subscription says about itself, in full names."""
+
+    subscription: str
+    topic: str
+    ordered: bool
+    ack_deadline: int
+
+
+class PubSubReader:
+    """Takes everything off a subscription, in the order in which it is delivered."""
+
+    def __init__(self, address: PubSubAddress, subscription: str) -> None:
+        self._name = _path(address.project, subscription)
+        self._client = _connect(address)
+        self._pull = PullRequest(subscription=self._name, max_messages=_MESSAGES)
+        self._pending: asyncio.Task[PullResponse] | None = None
+
+    async def source(self) -> Source:
+        """Ask what is read. Raises ConfigurationError where it cannot be read, or not all of it."""
+        try:
+            found = await self._describe()
+        except _MISUSE as error:
+            raise ConfigurationError(
+                f"subscription {self._name} cannot be read: {error.message}; it takes the name of a pull subscription "
+                "and the permissions pubsub.subscriptions.get and pubsub.subscriptions.consume"
+            ) from error
+        except exceptions.GoogleAPICallError as error:
+            raise _broker_error(error) from error
+        except GoogleAuthError as error:
+            raise ConfigurationError(f"no access to Google Pub/Sub: {error}") from error
+        if found.filter:
+            raise ConfigurationError(
+                f"subscription {self._name} filters with {found.filter!r}: it never shows the rest"
+            )
+        return Source(found.name, found.topic, found.enable_message_ordering, found.ack_deadline_seconds)
+
+    async def next(self, seconds: float) -> Sequence[Received]:
+        """Return the next messages, or none once `seconds` have passed without any and without a failure."""
+        failing_since: float | None = None
+        while True:
+            try:
+                return await self._next(seconds)
+            except _TRANSIENT as error:
+                failing_since = failing_since or time.monotonic()
+                if time.monotonic() - failing_since > _OUTAGE_SECONDS:
+                    raise _broker_error(error) from error
+                await asyncio.sleep(_PAUSE_SECONDS)
+            except exceptions.GoogleAPICallError as error:
+                raise _broker_error(error) from error
+
+    async def acknowledge(self, received: Sequence[Received]) -> None:
+        """Have the service forget these deliveries."""
+        request = AcknowledgeRequest(subscription=self._name, ack_ids=[each.ack_id for each in received])
+        try:
+            await self._client.acknowledge(request)
+        except (exceptions.GoogleAPICallError, exceptions.RetryError) as error:
+            raise _broker_error(error) from error
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close the channel; deliveries that were on their way come back after their deadline."""
+        if self._pending is not None:
+            self._pending.cancel()
+            await asyncio.wait([self._pending])
+        await self._client.transport.close()  # type: ignore[no-untyped-call]
+
+    async def _next(self, seconds: float) -> Sequence[Received]:
+        end = time.monotonic() + seconds
+        while True:
+            # The question outlives this wait: were it given up, its answer would be lost until the ack deadline.
+            pending = self._pending = self._pending or asyncio.create_task(self._ask())
+            await asyncio.wait([pending], timeout=max(0.0, end - time.monotonic()))
+            if not pending.done():
+                # A slow service is not an empty one: it is only believed after it has answered a later question.
+                await self._describe()
+            if not pending.done():
+                return ()
+            self._pending = None
+            received = [_received(each) for each in PullResponse.pb(pending.result()).received_messages]
+            if received or time.monotonic() >= end:
+                return received
+
+    async def _ask(self) -> PullResponse:
+        try:
+            return await self._client.pull(self._pull, retry=None, timeout=_PULL_SECONDS)
+        except exceptions.DeadlineExceeded:
+            return PullResponse()
+
+    async def _describe(self) -> Subscription:
+        return await self._client.get_subscription(subscription=self._name, retry=None, timeout=_QUESTION_SECONDS)
+
+
+def _received(raw: Any) -> Received:
+    # Of the class that protobuf made; the wrapper around it costs ten times as much a message.
+    message = raw.message
+    return Received(raw.ack_id, message.message_id, message.ordering_key, dict(message.attributes), message.data)
+
+
+def _path(project: str, subscription: str) -> str:
+    return subscription if subscription.startswith("projects/") else f"projects/{project}/subscriptions/{subscription}"
+
+
+def _broker_error(error: exceptions.GoogleAPIError) -> BrokerError:
+    status = getattr(error, "grpc_status_code", None)
+    return BrokerError(status.name if status else type(error).__name__, str(getattr(error, "message", error)))
+
+
+def _connect(address: PubSubAddress) -> SubscriberAsyncClient:
+    if address.emulator:
+        # An answer may be larger than gRPC's 4 MB: one message alone takes up to 10.
+        channel = grpc.aio.insecure_channel(address.emulator, options=[("grpc.max_receive_message_length", -1)])
+        return SubscriberAsyncClient(transport=SubscriberGrpcAsyncIOTransport(channel=channel))
+    try:
+        return SubscriberAsyncClient(client_options=ClientOptions(api_endpoint=address.endpoint))
+    except GoogleAuthError as error:
+        raise ConfigurationError(
+            f"no credentials for Google Pub/Sub: {error}; name a key file in GOOGLE_APPLICATION_CREDENTIALS, "
+            "or set PUBSUB_EMULATOR_HOST to work with an emulator"
+        ) from error

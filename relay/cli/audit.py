@@ -1,0 +1,93 @@
+"""`relay audit`: was everything published that should have been, once and in order?"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from contextlib import closing
+from datetime import timedelta
+
+from relay.brokers.pubsub import PubSubAddress
+from relay.brokers.pubsub_reader import PubSubReader
+from relay.kernel.duration import parse
+from relay.operate.audit import AuditedOutbox, audit
+from relay.operate.verdict import verdict
+from relay.outbox import schema
+from relay.outbox.connect import connect_async
+from relay.settings import Settings, load
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the command line."""
+    command = commands.add_parser(
+        "audit",
+        help="compare what a subscription received with the outbox",
+        description="Reads a subscription to its end and compares it with the outbox: what was lost, what nobody "
+        "emitted, what came twice or out of order. It consumes the subscription, so give it one of its own that was "
+        "there before the first event. Exits 0 when nothing is wrong; duplicates are reported and are not wrong.",
+        epilog="example: python -m relay audit --subscription orders-audit --quiet 30s",
+    )
+    command.add_argument("--subscription", required=True, metavar="NAME", help="the one to read, and to empty")
+    command.add_argument(
+        "--quiet",
+        type=_duration,
+        default=timedelta(seconds=10),
+        metavar="TIME",
+        help="it is at its end after so long without a message; longer than its ack deadline, if another consumer "
+        "was reading it. 10s",
+    )
+    command.add_argument("--json", action="store_true", help="print the report as JSON")
+    command.set_defaults(command=lambda options: asyncio.run(_audit(options, load())))
+
+
+async def _audit(options: argparse.Namespace, settings: Settings) -> int:
+    project = settings.require_project()
+    address = PubSubAddress(
+        project=project,
+        emulator=settings.pubsub_emulator_host or None,
+        endpoint=settings.pubsub_endpoint or None,
+    )
+    async with (
+        await connect_async(settings.require_database()) as connection,
+        PubSubReader(address, options.subscription) as reader,
+    ):
+        await schema.require(connection, settings.relay_schema)
+        outbox = AuditedOutbox(connection, settings.relay_schema, project, settings.relay_topic)
+        with closing(_Progress()) as progress:
+            report = await audit(reader, outbox, options.quiet.total_seconds(), progress)
+    print(json.dumps(report.as_json()) if options.json else verdict(report))
+    return 0 if report.passed else 1
+
+
+def _duration(text: str) -> timedelta:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+class _Progress:
+    """Counts on stderr: in place on a terminal, as a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._in_place = sys.stderr.isatty()
+        self._seconds = 0.1 if self._in_place else 10.0
+        self._due = time.monotonic() + self._seconds
+
+    def __call__(self, what: str, count: int) -> None:
+        if time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + self._seconds
+        line = f"{count:,} {what}"
+        print(
+            f"\r\x1b[K{line}" if self._in_place else line,
+            end="" if self._in_place else "\n",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._in_place:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

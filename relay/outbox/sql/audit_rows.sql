@@ -1,0 +1,10 @@
+-- A row owes its message to the subscription once it was marked published before the silence in which it never came.
+-- `here` tells whether it belongs to the subscription's topic; now() is the same on every page of the cursor.
+select id, event_id::text, coalesce(ordering_key, '') as ordering_key,
+       sha256(convert_to(payload::text, 'UTF8')) as body_digest,
+       coalesce(topic, %(default_topic)s) = any(%(topics)s) as here,
+       case when failed_at is not null then 'failed'
+            when published_at is null then 'pending'
+            when published_at >= now() - make_interval(secs => %(silence)s) then 'late'
+            else 'published' end as state
+  from outbox_events

@@ -1,0 +1,30 @@
+"""The oracle in tests: everything that was published has arrived, and nothing else."""
+
+from dataclasses import dataclass
+
+import psycopg
+
+from relay.brokers.pubsub import PubSubAddress
+from relay.brokers.pubsub_reader import PubSubReader
+from relay.dev.stack import PROJECT_ID
+from relay.operate.audit import AuditedOutbox, AuditReport, audit
+from tests.support.pubsub import Channel
+
+QUIET_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """Audits channels against one database, in the test's own process."""
+
+    emulator: str
+    database: str
+
+    async def __call__(self, channel: Channel, quiet: float = QUIET_SECONDS) -> AuditReport:
+        """Empty the channel's subscription and compare it with the outbox."""
+        address = PubSubAddress(PROJECT_ID, emulator=self.emulator)
+        async with (
+            await psycopg.AsyncConnection.connect(self.database, autocommit=True) as connection,
+            PubSubReader(address, channel.subscription) as reader,
+        ):
+            return await audit(reader, AuditedOutbox(connection, "public", PROJECT_ID, channel.topic), quiet)
