@@ -127,6 +127,16 @@ async def test_deadlines_follow_the_clock_that_was_given(connect: Connect) -> No
         stream.call.cancel()
 
 
+async def test_bytes_that_are_no_request_are_refused(service: Service) -> None:
+    """A Publish that cannot be parsed, as with an attribute that is not UTF-8, is INVALID_ARGUMENT."""
+    call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = service.channel.unary_unary(
+        "/google.pubsub.v1.Publisher/Publish"
+    )
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await call(b"\xff")
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
 @pytest.mark.parametrize("method", ["Seek", "UpdateSubscription", "CreateSnapshot"])
 async def test_what_is_not_emulated_says_so(service: Service, method: str) -> None:
     """A method that the emulator lacks is UNIMPLEMENTED, and the answer names it."""

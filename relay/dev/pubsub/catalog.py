@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
 from . import limits, wire
 from .status import AlreadyExistsError, InvalidArgumentError, NotFoundError, UnimplementedError
 from .subscription import Policy, Subscription
@@ -113,7 +115,10 @@ class Catalog:
 
     def publish(self, raw: bytes) -> list[str]:
         """Store the messages of a serialised PublishRequest; return their ids, or refuse all."""
-        request = wire.PublishRequest.FromString(raw)
+        try:
+            request = wire.PublishRequest.FromString(raw)
+        except DecodeError as error:
+            raise InvalidArgumentError("the request is not a serialised PublishRequest") from error
         self.topic(request.topic)
         self._rules.check_request(request.messages, len(raw))
         bodies = wire.messages_of(raw, request.messages)

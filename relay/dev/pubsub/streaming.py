@@ -13,8 +13,8 @@ from .status import InvalidArgumentError, NotFoundError
 from .subscription import BATCH_MESSAGES, Subscription
 
 _LONGEST_PULL = 90.0
-_ANSWER_EARLY = 0.05
-"""A waiting pull is answered, empty, so long before its caller would give up."""
+_EARLY_FRACTION = 0.1
+_EARLY_AT_MOST = 1.0
 
 _ORDERED: bytes = wire.StreamingPullResponse(
     subscription_properties={"message_ordering_enabled": True}
@@ -63,7 +63,9 @@ async def pull(
         raise InvalidArgumentError(f"max_messages is {request.max_messages}; it must be positive")
     consumer = Consumer()
     limit = min(request.max_messages, BATCH_MESSAGES)
-    end = asyncio.get_running_loop().time() + _patience(request, time_remaining)
+    end = asyncio.get_running_loop().time()
+    if not request.return_immediately:
+        end += patience(time_remaining)
     with Waiter(subscription) as waiter:
         while True:
             batch = subscription.take(consumer, limit)
@@ -75,12 +77,12 @@ async def pull(
             _check_alive(subscription)
 
 
-def _patience(request: Any, time_remaining: float | None) -> float:
-    if request.return_immediately:
-        return 0.0
+def patience(time_remaining: float | None) -> float:
+    """Return how long a pull may wait, to be answered before its caller gives up."""
     if time_remaining is None:
         return _LONGEST_PULL
-    return min(_LONGEST_PULL, time_remaining - _ANSWER_EARLY)
+    early = min(_EARLY_AT_MOST, time_remaining * _EARLY_FRACTION)
+    return min(_LONGEST_PULL, time_remaining - early)
 
 
 class Stream:

@@ -183,6 +183,24 @@ def test_a_resting_key_keeps_its_order(make: Callable[[Policy], Subscription], c
     assert data(subscription.take(Consumer())) == [b"1", b"2", b"3"]
 
 
+def test_a_key_rests_as_long_as_any_of_its_failures_demands(
+    make: Callable[[Policy], Subscription], clock: Clock
+) -> None:
+    """A first failure of an earlier message does not cut short the pause of a later one."""
+    subscription = make(Policy(ordered=True, min_backoff=10, max_backoff=40))
+    subscription.publish([b"1"], "k")
+    held = subscription.take(Consumer())
+    subscription.publish([b"2"], "k")
+    later = subscription.take(held[0].consumer or Consumer())
+    later[0].attempt = 3
+    subscription.nack(ids(later))
+    subscription.nack(ids(held))
+    clock.advance(39)
+    assert subscription.take(Consumer()) == []
+    clock.advance(1)
+    assert data(subscription.take(Consumer())) == [b"1", b"2"]
+
+
 @pytest.mark.parametrize("fail", ["nack", "expiry"])
 def test_a_failure_repeats_the_rest_of_the_key(make: Callable[[Policy], Subscription], clock: Clock, fail: str) -> None:
     """A failed message and all later ones of its key that are held come again in order."""

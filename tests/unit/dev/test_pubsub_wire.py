@@ -41,7 +41,7 @@ def test_messages_are_cut_out_of_their_request(sizes: list[int], *, extra: bool)
     messages = [Message(data=b"x" * size) for size in sizes]
     request = wire.PublishRequest(topic="t" * 200, messages=messages)
     raw = request.SerializeToString()
-    if extra:
-        raw += bytes([15 << 3 | 0, 5]) + bytes([0x80 | (16 << 3 & 0x7F) | 2, 1, 1, 0])
+    if extra:  # field 15, the number 200
+        raw = bytes([15 << 3 | 0, 0xC8, 0x01]) + raw
     parsed = wire.PublishRequest.FromString(raw)
     assert wire.messages_of(raw, parsed.messages) == [each.SerializeToString() for each in messages]
