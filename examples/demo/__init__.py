@@ -1,0 +1,1 @@
+"""The whole road on embedded servers, with faults on the way."""

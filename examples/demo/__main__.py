@@ -1,0 +1,199 @@
+"""`make demo`: an order in, one shipment out, whatever happens on the way. Exits 0 only if that is what happened."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import psycopg
+from redis.asyncio import Redis
+
+from examples.demo.screen import Screen
+from examples.demo.shipping import Shipping
+from examples.demo.shop import ROLLED_BACK_EVERY, Shop
+from idempotency import Manager
+from relay.brokers.pubsub import PubSubAddress
+from relay.brokers.pubsub_reader import PubSubReader
+from relay.dev.prepare import prepare
+from relay.dev.pubsub import Fault, set_faults
+from relay.dev.stack import PROJECT_ID, Stack
+from relay.operate.audit import AuditedOutbox, AuditReport, audit
+
+TRANSACTIONS = 1_000
+RELAYS = 2
+OUTAGE_SECONDS = 3.0
+PATIENCE_SECONDS = 60.0
+QUIET_SECONDS = 1.0
+TOPIC, SHIPPING, AUDIT = "orders", "shipping", "audit"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What the database says when all is over."""
+
+    pending: int
+    failed: int
+    shipments: int
+    orders_shipped_once: int
+
+
+def main() -> int:
+    """Run the demo on a stack of its own."""
+    screen = Screen()
+    screen.say("starting Postgres, Redis and a Pub/Sub emulator in a temporary folder")
+    with Stack.start() as stack, ExitStack() as relays:
+        prepare(stack, "public", TOPIC, SHIPPING, AUDIT)
+        logs = Path(relays.enter_context(tempfile.TemporaryDirectory(prefix="demo-")))
+        for number in range(RELAYS):
+            relays.enter_context(relay_process(stack, logs / f"relay-{number}.log"))
+        screen.say(f"{RELAYS} relays run; {TRANSACTIONS} orders come in")
+        fine = asyncio.run(demo(stack, screen))
+        if not fine:
+            for log in sorted(logs.iterdir()):
+                print(f"--- the end of {log.name}", *log.read_text().splitlines()[-20:], sep="\n")
+    screen.say("the servers and their data are gone")
+    return 0 if fine else 1
+
+
+async def demo(stack: Stack, screen: Screen) -> bool:
+    """Sell, break the broker, send a message twice, and compare what came of it with what was promised."""
+    address = PubSubAddress(PROJECT_ID, emulator=stack.pubsub_emulator_host)
+    async with (
+        grpc.aio.insecure_channel(stack.pubsub_emulator_host) as channel,
+        await psycopg.AsyncConnection.connect(stack.database_url) as selling,
+        await psycopg.AsyncConnection.connect(stack.database_url) as sending,
+        Redis.from_url(stack.redis_url) as redis,
+    ):
+        shop = Shop(selling)
+        await shop.open()
+        shipping = Shipping(channel, address.topic(TOPIC), address.subscription(SHIPPING), sending, Manager(redis))
+        consumer = asyncio.create_task(shipping.run())
+        watcher = asyncio.create_task(watch(shop, shipping, screen))
+        try:
+            await sell(shop, shipping, stack, screen)
+            screen.say("all orders are in; waiting until every event is out and acted on")
+            await until_settled(stack.database_url, shop, shipping, consumer)
+        finally:
+            watcher.cancel()
+            consumer.cancel()
+            await asyncio.gather(watcher, consumer, return_exceptions=True)
+    screen.say("comparing the outbox with all that the broker delivered")
+    report = await compare(stack.database_url, address)
+    return verdict(shop, shipping, await ending(stack.database_url), report, screen)
+
+
+async def sell(shop: Shop, shipping: Shipping, stack: Stack, screen: Screen) -> None:
+    """Take the orders, with the faults on the way."""
+    outage: asyncio.Task[None] | None = None
+    for number in range(1, TRANSACTIONS + 1):
+        await shop.take(number)
+        if number == TRANSACTIONS // 4:
+            await shop.take_poison()
+            screen.say("a poison row is written by hand: no broker would take its message")
+        elif number == TRANSACTIONS // 2:
+            outage = asyncio.create_task(break_broker(stack.pubsub_emulator_host, screen))
+        await asyncio.sleep(0.001)
+    if outage:
+        await outage
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await shipping.duplicate_the_first()
+    screen.say("one message is sent a second time")
+
+
+async def break_broker(emulator: str, screen: Screen) -> None:
+    """Let the broker refuse everything for a while."""
+    await set_faults(emulator, Fault("UNAVAILABLE", method="Publish"))
+    screen.say(f"the broker is away for {OUTAGE_SECONDS:.0f} s; orders go on")
+    await asyncio.sleep(OUTAGE_SECONDS)
+    await set_faults(emulator)
+    screen.say("the broker is back")
+
+
+async def watch(shop: Shop, shipping: Shipping, screen: Screen) -> None:
+    """Show how far both sides are."""
+    while True:
+        screen.progress(shop.committed, shipping.shipped, TRANSACTIONS)
+        await asyncio.sleep(0.1)
+
+
+async def until_settled(url: str, shop: Shop, shipping: Shipping, consumer: asyncio.Task[None]) -> None:
+    """Wait until nothing is pending and everything was acted on, or patience ends: the table tells which."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (await ending(url)).pending or shipping.shipped < shop.committed or not shipping.recognised:
+        if consumer.done():
+            consumer.result()
+        if time.monotonic() > deadline:
+            return
+        await asyncio.sleep(0.05)
+
+
+async def ending(url: str) -> Ending:
+    """Count what is in the tables."""
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        cursor = await connection.execute("""
+            select (select count(*) from outbox_events where published_at is null and failed_at is null),
+                   (select count(*) from outbox_events where failure_reason = 'non_retryable'),
+                   (select count(*) from shipments),
+                   (select count(*) from orders where 1 = (select count(*) from shipments where order_id = orders.id))
+        """)
+        row = await cursor.fetchone()
+    assert row  # noqa: S101 -- a select without a table has one row
+    return Ending(*row)
+
+
+async def compare(url: str, address: PubSubAddress) -> AuditReport:
+    """Let the oracle read everything that the broker delivered."""
+    async with (
+        await psycopg.AsyncConnection.connect(url, autocommit=True) as connection,
+        PubSubReader(address, AUDIT) as reader,
+    ):
+        return await audit(reader, AuditedOutbox(connection, "public", PROJECT_ID, TOPIC), QUIET_SECONDS)
+
+
+def verdict(shop: Shop, shipping: Shipping, end: Ending, report: AuditReport, screen: Screen) -> bool:
+    """Show what was promised beside what came of it."""
+    expectations = [
+        ("orders committed", TRANSACTIONS - TRANSACTIONS // ROLLED_BACK_EVERY, shop.committed),
+        ("orders rolled back", TRANSACTIONS // ROLLED_BACK_EVERY, shop.rolled_back),
+        ("events published", shop.committed, report.expected),
+        ("events lost", 0, report.lost),
+        ("messages of no event", 0, report.unknown + report.undecodable),
+        ("messages that differ from their row", 0, report.mismatched + report.misrouted),
+        ("events left pending", 0, end.pending),
+        ("poison rows kept as failed", 1, end.failed),
+        ("messages sent twice", 1, report.duplicates),
+        ("duplicates recognised", 1, shipping.recognised),
+        ("shipments", shop.committed, end.shipments),
+        ("orders shipped exactly once", shop.committed, end.orders_shipped_once),
+    ]
+    rows = [(name, expected, found, expected == found) for name, expected, found in expectations]
+    screen.table(rows)
+    return report.passed and all(fine for *_, fine in rows)
+
+
+@contextmanager
+def relay_process(stack: Stack, log: Path) -> Iterator[None]:
+    """`python -m relay run` beside this process, stopped the way a platform stops it."""
+    environment = {**os.environ, **stack.environment, "RELAY_TOPIC": TOPIC}
+    with (
+        log.open("w") as output,
+        subprocess.Popen(
+            [sys.executable, "-m", "relay", "run"], env=environment, stdout=output, stderr=output
+        ) as relay,
+    ):
+        try:
+            yield
+        finally:
+            relay.send_signal(signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
