@@ -111,6 +111,21 @@ async def test_stopping_ends_open_streams_as_an_outage_would(emulator: PubSubEmu
     assert await stream.refusal() == "UNAVAILABLE"
 
 
+async def test_streams_share_what_comes_one_by_one(service: Service) -> None:
+    """Of two streams that wait, neither gets everything."""
+    topic = await service.topic()
+    name = await service.subscription(topic)
+    streams = [await service.stream(name) for _ in range(2)]
+    for stream in streams:
+        await stream.call.initial_metadata()
+    reading = [asyncio.create_task(stream.next()) for stream in streams]
+    async with asyncio.timeout(PATIENCE):
+        while not all(task.done() for task in reading):
+            await service.publish(topic, "x")
+    for stream in streams:
+        stream.call.cancel()
+
+
 async def test_deadlines_follow_the_clock_that_was_given(connect: Connect) -> None:
     """With a clock of one's own, ten minutes pass in no time, for a stream that waits too."""
     now = 0.0

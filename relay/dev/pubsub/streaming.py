@@ -131,7 +131,7 @@ class Stream:
                 reader.result()
             finally:
                 reader.cancel()
-                await asyncio.wait([reader])
+                await asyncio.gather(reader, return_exceptions=True)
 
     async def _read(self) -> None:
         async for request in self._requests:

@@ -135,9 +135,12 @@ class Subscription:
         self._listeners.pop(listener, None)
 
     def notify(self) -> None:
-        """Tell the listeners to try again."""
-        for listener in self._listeners:
+        """Tell the listeners to try again, each time another one first, so that they share."""
+        listeners = list(self._listeners)
+        for listener in listeners:
             listener()
+        if len(listeners) > 1:
+            self._listeners[listeners[0]] = self._listeners.pop(listeners[0])
 
     def delete(self) -> None:
         """End the subscription for everyone who listens."""

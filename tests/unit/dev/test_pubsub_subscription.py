@@ -320,3 +320,18 @@ def test_listeners_hear_of_every_change(make: Callable[[Policy], Subscription]) 
     subscription.unlisten(listener)
     subscription.delete()
     assert len(heard) == 4
+
+
+def test_listeners_take_turns_to_be_first(make: Callable[[Policy], Subscription]) -> None:
+    """Consumers that wait together share what comes message by message."""
+    subscription = make(PLAIN)
+    shares: dict[str, list[bytes]] = {"a": [], "b": []}
+
+    def listener(share: list[bytes]) -> Callable[[], None]:
+        return lambda: share.extend(data(subscription.take(Consumer())))
+
+    for share in shares.values():
+        subscription.listen(listener(share))
+    for number in range(4):
+        subscription.publish([b"%d" % number])
+    assert shares == {"a": [b"0", b"2"], "b": [b"1", b"3"]}
