@@ -5,8 +5,8 @@ a Ctrl-C in the terminal does not reach it. It creates the folder in the parent 
 argument, writes its path to stdout, and reads orders from stdin until `end` or until the owner's
 death closes the pipe:
 
-    + GROUP SIGNAL    end this process group with this signal
-    - GROUP           it has ended, its number may belong to others now
+    + PID SIGNAL      end this process, the leader of its group, with this signal
+    - PID             it has ended, its number may belong to others now
     end               the owner is done
 
 Every process of the sandbox inherits the writing end of the pipe `alive` in the folder, and so do
@@ -39,13 +39,13 @@ def main(parent: str) -> None:
         signal.signal(number, signal.SIG_IGN)
     folder = Path(tempfile.mkdtemp(prefix="outbox-relay-", dir=parent))
     alive = open_pipe(folder / ALIVE)
-    groups: dict[int, int] = {}
+    watched: dict[int, int] = {}
     try:
         sys.stdout.write(f"{folder}\n")
         sys.stdout.flush()
-        groups = follow(sys.stdin)
+        watched = follow(sys.stdin)
     finally:
-        end(groups, alive)
+        end(watched, alive)
         remove(folder)
 
 
@@ -56,35 +56,44 @@ def open_pipe(path: Path) -> int:
 
 
 def follow(orders: Iterable[str]) -> dict[int, int]:
-    """Read orders to their end; the process groups left to end, each with its signal."""
-    groups: dict[int, int] = {}
+    """Read orders to their end; the processes left to end, each with its signal."""
+    watched: dict[int, int] = {}
     for order in orders:
         match order.split():
-            case ["+", group, number]:
-                groups[int(group)] = int(number)
-            case ["-", group]:
-                groups.pop(int(group), None)
+            case ["+", pid, number]:
+                watched[int(pid)] = int(number)
+            case ["-", pid]:
+                watched.pop(int(pid), None)
             case _:
                 break
-    return groups
+    return watched
 
 
-def end(groups: dict[int, int], alive: int) -> None:
-    """Ask every group to end; kill those that have not after the grace period."""
-    for group, number in groups.items():
-        send(group, number)
-        send(group, signal.SIGCONT)  # a stopped process would sleep through the first signal
-    wait(alive, GRACE_SECONDS)
-    for group in groups:
-        send(group, signal.SIGKILL)
+def end(watched: dict[int, int], alive: int) -> None:
+    """Ask every process to end; kill the groups of those that have not after the grace period."""
+    # macOS denies access to a process group that is dead.
+    gone = contextlib.suppress(ProcessLookupError, PermissionError)
+    for pid, number in watched.items():
+        with gone:
+            # Not its group: initdb sees to its children, which would leave shared memory behind.
+            os.kill(pid, number)
+            os.kill(pid, signal.SIGCONT)  # a stopped process would sleep through the first signal
+    if wait(alive, GRACE_SECONDS):
+        return
+    for pid in watched:
+        with gone:
+            os.killpg(pid, signal.SIGKILL)
     wait(alive, KILL_SECONDS)
 
 
-def wait(alive: int, seconds: float) -> None:
-    """Wait until no process of the sandbox is left, or until the time is up."""
+def wait(alive: int, seconds: float) -> bool:
+    """Wait until no process of the sandbox is left; false if the time was up first."""
     deadline = time.monotonic() + seconds
-    while is_held(alive) and time.monotonic() < deadline:
+    while is_held(alive):
+        if time.monotonic() > deadline:
+            return False
         time.sleep(POLL_SECONDS)
+    return True
 
 
 def is_held(pipe: int) -> bool:
@@ -93,12 +102,6 @@ def is_held(pipe: int) -> bool:
         return os.read(pipe, 1) != b""
     except BlockingIOError:
         return True
-
-
-def send(group: int, number: int) -> None:
-    """Signal a process group, unless it is gone (macOS denies access to one that is dead)."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
 
 
 def remove(folder: Path) -> None:

@@ -70,6 +70,8 @@ class EmbeddedServer(ABC):
         """Start the server without waiting for it."""
         if self.running:
             raise DevError(f"{self.name} runs already, as process {self.pid}. Stop it first.")
+        if self._process is not None:
+            self._forget_process()  # it ended by itself
         if not self._port_is_known:
             self.port = self._choose_port()
         self._launch(self._command())
@@ -84,7 +86,6 @@ class EmbeddedServer(ABC):
                 attempts -= 1
                 if self._port_is_known or not attempts or not self._port_was_taken():
                     raise self._failure(f"the process ended with code {code}")
-                self._forget_process()
                 self.begin()
             if time.monotonic() > deadline:
                 raise self._failure(f"it did not answer within {START_SECONDS:.0f} s")

@@ -72,13 +72,25 @@ def test_nothing_is_left_when_a_signal_ends_the_owner(start_owner: StartOwner, n
     owner.wait_until_nothing_is_left()
 
 
-@pytest.mark.parametrize("sign", ["", "postgres.log", "postgres/data/PG_VERSION", "postgres/data/postmaster.pid"])
-def test_nothing_is_left_of_a_start_that_was_killed(start_owner: StartOwner, sign: str) -> None:
-    """There is no moment of the start at which a `kill -9` leaves anything behind."""
+@pytest.mark.parametrize(
+    ("number", "sign"),
+    [
+        (signal.SIGKILL, ""),
+        (signal.SIGKILL, "postgres.log"),
+        (signal.SIGKILL, "postgres/data/PG_VERSION"),
+        (signal.SIGKILL, "postgres/data/postmaster.pid"),
+        (signal.SIGINT, "postgres.log"),
+        (signal.SIGINT, "postgres/data/postmaster.pid"),
+    ],
+)
+def test_nothing_is_left_of_a_start_that_was_cut_short(
+    start_owner: StartOwner, number: signal.Signals, sign: str
+) -> None:
+    """There is no moment of the start at which the owner's end leaves anything behind."""
     owner = start_owner(OWNER)
     wait_until(lambda: any((folder / sign).exists() for folder in owner.folders()), f"{sign} is")
-    owner.send(signal.SIGKILL)
-    owner.process.wait()
+    owner.send(number)
+    assert owner.process.wait() == -number
     owner.wait_until_nothing_is_left()
 
 

@@ -18,10 +18,18 @@ from relay.dev.command import dev
 sys.exit(dev())
 """
 
+RELAY_DEV_REDIS = """
+import sys
+from relay.dev.command import dev
+from relay.dev.stack import Part
+sys.exit(dev(parts=[Part.REDIS]))
+"""
+
 RELAY_DEV_WITH_COMMAND = """
 import sys
 from relay.dev.command import dev
-sys.exit(dev(["/bin/sh", "-c", "echo up; exec sleep 600"]))
+from relay.dev.stack import Part
+sys.exit(dev(["/bin/sh", "-c", "echo up; exec sleep 600"], parts=[Part.REDIS]))
 """
 
 
@@ -49,7 +57,7 @@ def test_it_prints_the_environment_and_runs_until_told_to_stop(start_owner: Star
 
 def test_a_server_that_dies_ends_it(start_owner: StartOwner) -> None:
     """A person learns of it at once, not from the errors of the next program."""
-    owner = start_owner(RELAY_DEV)
+    owner = start_owner(RELAY_DEV_REDIS)
     while owner.line().startswith("export "):
         pass
     (redis,) = (server for server in owner.servers() if server.name() == "valkey-server")

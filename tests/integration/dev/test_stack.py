@@ -1,5 +1,7 @@
 """The stack as its users meet it."""
 
+import os
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from relay.dev.postgres import StopMode
 from relay.dev.server import EmbeddedServer
 from relay.dev.stack import Part, Stack
 from relay.errors import DevError
-from tests.integration.dev.owners import StartOwner
+from tests.integration.dev.owners import StartOwner, wait_until
 
 DATABASES = (Part.POSTGRES, Part.REDIS)
 
@@ -161,6 +163,17 @@ def test_redis_restarts_with_its_port() -> None:
             client.set("key", "value")
             stack.redis.restart()
             assert client.get("key") is None
+
+
+def test_a_server_that_died_can_be_started_again() -> None:
+    """A test of outages kills the server itself."""
+    with Stack.start([Part.REDIS]) as stack:
+        (server,) = stack.servers
+        os.kill(server.pid, signal.SIGKILL)
+        wait_until(lambda: not server.running, "Redis is dead")
+        server.start()
+        with redis.Redis.from_url(stack.redis_url) as client:
+            assert client.ping()
 
 
 def test_a_stopped_server_is_not_running() -> None:
