@@ -91,8 +91,7 @@ def _step(word: str, rest: str) -> Step:
         case "RUN":
             return Run(rest)
         case "ENV":
-            pairs = (pair.split("=", 1) for pair in shlex.split(rest))
-            return Env({name: value for name, value in pairs})
+            return Env(dict(pair.split("=", 1) for pair in shlex.split(rest)))
         case "USER":
             uid, _, gid = rest.partition(":")
             return User(int(uid), int(gid))

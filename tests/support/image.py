@@ -197,23 +197,30 @@ class _Replay:
     def _run(self, command: str, tree: _Tree) -> None:
         with tempfile.TemporaryDirectory(dir=self._folder) as modules:
             Path(modules, "pip").symlink_to(_pip())
-            ran = subprocess.run(
-                ["/bin/sh", "-c", command],
-                cwd=tree.place("."),
-                env={**self._outside, "PYTHONPATH": modules, **tree.environment},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                umask=0o022,
-                timeout=BUILD_SECONDS,
-                check=False,
-            )
+            try:
+                ran = subprocess.run(
+                    ["/bin/sh", "-c", command],
+                    cwd=tree.place("."),
+                    env={**self._outside, "PYTHONPATH": modules, **tree.environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    umask=0o022,
+                    timeout=BUILD_SECONDS,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as late:
+                raise AssertionError(_unbuilt(command, f"took more than {late.timeout:.0f} s")) from late
         if ran.returncode:
-            raise AssertionError(
-                f"the image cannot be built: RUN {command} ended with {ran.returncode}. Installing needs the package "
-                f"index that pip is configured for; offline this test cannot pass.\n{ran.stdout[-4000:]}"
-            )
+            raise AssertionError(_unbuilt(command, f"ended with {ran.returncode}") + f"\n{ran.stdout[-4000:]}")
+
+
+def _unbuilt(command: str, ending: str) -> str:
+    return (
+        f"the image cannot be built: RUN {command} {ending}. Installing needs the package index that pip is "
+        "configured for; without it this test cannot pass."
+    )
 
 
 def _pip() -> Path:

@@ -12,10 +12,10 @@ def heroku_processes(text: str) -> dict[str, str]:
     """Commands by process, the release phase among them, as the Procfile lists them."""
     manifest = manifest_of(text)
     run, release = manifest["run"], manifest["release"]
-    if not isinstance(run, dict) or not isinstance(release, dict):
-        raise TypeError("heroku.yml: run and release are mappings")
-    (migrate,) = release["command"]
-    return {"release": migrate, **{name: str(command) for name, command in run.items()}}
+    match run, release:
+        case dict(), {"command": [migrate]}:
+            return {"release": str(migrate), **{name: str(command) for name, command in run.items()}}
+    raise ValueError("heroku.yml: there must be processes to run, and one command to release with")
 
 
 def manifest_of(text: str) -> dict[str, Node]:
