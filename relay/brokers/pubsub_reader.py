@@ -54,7 +54,6 @@ class Source:
     subscription: str
     topic: str
     ordered: bool
-    ack_deadline: int
 
 
 class PubSubReader:
@@ -83,7 +82,7 @@ class PubSubReader:
             raise ConfigurationError(
                 f"subscription {self._name} filters with {found.filter!r}: it never shows the rest"
             )
-        return Source(found.name, found.topic, found.enable_message_ordering, found.ack_deadline_seconds)
+        return Source(found.name, found.topic, found.enable_message_ordering)
 
     async def next(self, seconds: float) -> Sequence[Received]:
         """Return the next messages, or none once `seconds` have passed without any and without a failure."""
@@ -122,10 +121,12 @@ class PubSubReader:
         while True:
             # The question outlives this wait: were it given up, its answer would be lost until the ack deadline.
             pending = self._pending = self._pending or asyncio.create_task(self._ask())
-            await asyncio.wait([pending], timeout=max(0.0, end - time.monotonic()))
+            half = max(0.0, end - time.monotonic()) / 2
+            await asyncio.wait([pending], timeout=half)
             if not pending.done():
-                # A slow service is not an empty one: it is only believed after it has answered a later question.
+                # A slow service is not an empty one: half of the silence must follow its answer to a later question.
                 await self._describe()
+                await asyncio.wait([pending], timeout=half)
             if not pending.done():
                 return ()
             self._pending = None

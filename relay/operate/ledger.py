@@ -2,17 +2,17 @@
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import NamedTuple
 
+from relay.errors import RelayError
+
 EXAMPLES = 5
 
-# The file ends with the process, so nothing in it needs to survive one: it is neither synced nor journalled.
+# SQLite deletes the file as soon as it is open. Nothing in it survives the process, so it is not synced or journalled.
 _OPEN = """
     pragma journal_mode = off;
     pragma synchronous = off;
@@ -119,13 +119,15 @@ class Ledger:
     @staticmethod
     @contextmanager
     def temporary() -> Iterator["Ledger"]:
-        """A ledger whose file, in the folder of TMPDIR, is gone after the block."""
-        with TemporaryDirectory(prefix="relay-audit-") as folder:
-            database = sqlite3.connect(Path(folder) / "ledger.sqlite")
-            try:
+        """A ledger in a file that has no name and is gone after the block, or with the process."""
+        try:
+            with closing(sqlite3.connect("")) as database:
                 yield Ledger(database)
-            finally:
-                database.close()
+        except sqlite3.OperationalError as error:
+            raise RelayError(
+                f"the temporary file of what arrived: {error}; what was read is acknowledged and gone. "
+                "Name a folder with more room in SQLITE_TMPDIR, and audit another subscription"
+            ) from error
 
     def record_arrivals(self, arrivals: Iterable[Arrival]) -> None:
         """Write the next arrivals down; when this returns, they are in the file."""

@@ -37,7 +37,7 @@ def _figures(report: AuditReport) -> Iterator[str]:
 def _sentence(report: AuditReport) -> str:
     if report.empty:
         return (
-            "nothing was audited: the subscription is empty and no row is published to its topic; "
+            "nothing was audited: the subscription is empty and no row had been published to its topic; "
             f"{report.pending:,} are pending. Check DATABASE_URL and RELAY_TOPIC, or publish with: python -m relay tick"
         )
     if report.faults:

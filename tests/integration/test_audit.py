@@ -1,6 +1,8 @@
 """The oracle is only worth something if it finds every fault that it claims to find."""
 
+import asyncio
 import json
+import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,13 +13,23 @@ from google.pubsub_v1.types import PubsubMessage
 from psycopg.rows import dict_row
 
 from relay import emit
+from relay.brokers.pubsub import PubSubAddress
 from relay.brokers.pubsub_reader import PubSubReader
+from relay.dev.pubsub import Fault, set_faults
 from relay.dev.stack import PROJECT_ID
 from tests.support.audits import Audit
 from tests.support.commands import Commands
 from tests.support.outbox import event
 from tests.support.pubsub import Channel, PubSubSide
+from tests.support.waiting import until_async
 
+BULK = """
+    insert into outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, size_bytes,
+                               published_at, message_id)
+    select id, 't', 't', 't', jsonb_build_object('event_id', id, 'event_type', 't', 'version', 1, 'occurred_at', '',
+                                                 'actor', null, 'data', repeat('x', 200)), 1, clock_timestamp(), 'm'
+    from (select outbox_uuid7() as id from generate_series(1, %(count)s)) as new
+    returning id, event_id::text, payload::text as body"""
 NOBODYS_EVENT = "00000000-0000-7000-8000-000000000000"
 
 
@@ -53,6 +65,23 @@ class Hand:
         """Publish and mark."""
         await self.publish(*event_ids)
         self.mark(*event_ids)
+
+    async def relay_many(self, count: int) -> None:
+        """Commit, publish and mark events by the thousand."""
+        rows = self.connection.execute(BULK, {"count": count}).fetchall()
+        self.connection.commit()
+        for start in range(0, count, 1_000):
+            page = rows[start : start + 1_000]
+            await self.pubsub.publish(
+                self.channel,
+                [
+                    PubsubMessage(
+                        data=row["body"].encode(),
+                        attributes={"event_id": row["event_id"], "sequence": str(row["id"])},
+                    )
+                    for row in page
+                ],
+            )
 
     def message(self, event_id: str, **changes: Any) -> PubsubMessage:
         """The row's message."""
@@ -384,3 +413,87 @@ async def test_an_audit_leaves_nothing_behind(hand: Hand, audit: Audit, channel:
     await hand.relay(hand.emit())
     assert (await audit(channel)).passed
     assert await hand.pubsub.drain(channel) == []
+
+
+async def test_memory_does_not_grow_with_the_number_of_events(hand: Hand, audit: Audit, channel: Channel) -> None:
+    """Eight times as many rows and messages take the same memory."""
+    peaks = []
+    for count in (4_000, 28_000):
+        await hand.relay_many(count)
+        tracemalloc.start()
+        try:
+            report = await audit(channel)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert report.seen == count
+
+    assert report.expected == 32_000
+    assert peaks[1] < peaks[0] * 1.25
+
+
+async def test_an_outage_of_the_broker_is_no_silence(
+    hand: Hand, audit: Audit, channel: Channel, pubsub: PubSubSide
+) -> None:
+    """While the service refuses to answer, nothing is believed to be at its end."""
+    await hand.relay(hand.emit())
+    refuse = Fault("UNAVAILABLE", method="Pull")
+    before = (await set_faults(pubsub.address, refuse))["answered"]
+    auditing = asyncio.create_task(audit(channel, quiet=0.1))
+
+    async def refused_twice() -> bool:
+        return bool((await set_faults(pubsub.address, refuse))["answered"] >= before + 2)
+
+    await until_async(refused_twice, "the audit tries again")
+    await pubsub.heal()
+
+    report = await auditing
+
+    assert report.passed
+    assert report.seen == 1
+
+
+async def test_a_slow_service_is_not_an_empty_one(
+    hand: Hand, channel: Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A silence counts only once the service has answered a question that was asked later."""
+    await hand.relay(hand.emit())
+    ask, describe, described = PubSubReader._ask, PubSubReader._describe, asyncio.Event()
+
+    async def ask_slowly(self: PubSubReader) -> Any:
+        await described.wait()
+        return await ask(self)
+
+    async def describe_too(self: PubSubReader) -> Any:
+        try:
+            return await describe(self)
+        finally:
+            described.set()
+
+    monkeypatch.setattr(PubSubReader, "_ask", ask_slowly)
+    async with PubSubReader(PubSubAddress(PROJECT_ID, hand.pubsub.address), channel.subscription) as reader:
+        monkeypatch.setattr(PubSubReader, "_describe", describe_too)
+        assert len(await reader.next(0.2)) == 1
+
+
+async def test_a_refusal_ends_the_audit_in_words(relay: Commands, channel: Channel, pubsub: PubSubSide) -> None:
+    """What trying again cannot help is told at once, with the service's own name for it."""
+    await pubsub.fail("PERMISSION_DENIED", method="Pull")
+    done = relay("audit", "--subscription", channel.subscription)
+    assert done.returncode == 1
+    assert done.stderr.startswith("relay: PERMISSION_DENIED: ")
+
+
+async def test_a_deleted_topic_is_a_wrong_call(relay: Commands, channel: Channel, pubsub: PubSubSide) -> None:
+    """Without its topic, nobody can tell what a subscription should hold."""
+    await pubsub._publisher.delete_topic(topic=f"projects/{PROJECT_ID}/topics/{channel.topic}", timeout=10)
+    done = relay("audit", "--subscription", channel.subscription)
+    assert done.returncode == 2
+    assert "_deleted-topic_" in done.stderr
+
+
+def test_the_schema_of_the_outbox_is_the_settings_own(relay: Commands, channel: Channel) -> None:
+    """The audit reads the outbox where the relay does, and says where it looked in vain."""
+    done = relay("audit", "--subscription", channel.subscription, RELAY_SCHEMA="elsewhere")
+    assert done.returncode == 2
+    assert "'elsewhere'" in done.stderr
