@@ -101,7 +101,7 @@ class Publisher:
             processed=len(claim.rows),
             updated=len(published.accepted),
             errors=len(claim.rows) - len(published.accepted),
-            next=_next(full=claim.full, failed_requests=published.failed_requests),
+            next=_next(full=claim.full, published=published),
         )
         if claim.rows:
             self._observe(
@@ -151,7 +151,8 @@ class Publisher:
         return [Accepted(row.id, message_id) for (row, _), message_id in zip(rows, ids, strict=True)]
 
 
-def _next(*, full: bool, failed_requests: int) -> Next:
-    if failed_requests:
+def _next(*, full: bool, published: _Published) -> Next:
+    if published.failed_requests and not published.accepted:
         return Next.BACK_OFF
+    # A topic that fails beside one that does not holds up its own rows, not the others.
     return Next.AGAIN if full else Next.IDLE
