@@ -1,0 +1,112 @@
+"""A subscription's end is a silence that the service itself stands for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from google.pubsub_v1.types import PubsubMessage, PullResponse
+
+from relay.brokers.pubsub import PubSubAddress
+from relay.brokers.pubsub_reader import PubSubReader
+from relay.dev.stack import PROJECT_ID
+from relay.errors import ConfigurationError
+from tests.support.pubsub import Channel, PubSubSide
+
+MESSAGE = PubsubMessage(data=b"body", attributes={"event_id": "e"})
+
+
+@pytest.fixture
+async def reader(pubsub: PubSubSide, channel: Channel) -> AsyncIterator[PubSubReader]:
+    """A reader of the channel's subscription."""
+    async with PubSubReader(PubSubAddress(PROJECT_ID, pubsub.address), channel.subscription) as opened:
+        yield opened
+
+
+async def test_a_message_is_read_as_it_was_published(
+    pubsub: PubSubSide, channel: Channel, reader: PubSubReader
+) -> None:
+    """Body, attributes and ordering key are the publisher's, the id is the broker's."""
+    await pubsub.publish(channel, [PubsubMessage(MESSAGE, ordering_key="k")])
+
+    (received,) = await reader.next(5.0)
+
+    assert (received.body, received.attributes, received.ordering_key) == (b"body", {"event_id": "e"}, "k")
+    assert received.message_id
+    await reader.acknowledge([received])
+    assert await pubsub.drain(channel) == []
+
+
+async def test_a_message_of_the_largest_size_is_read(
+    pubsub: PubSubSide, channel: Channel, reader: PubSubReader
+) -> None:
+    """Nothing that the broker takes is too large to be read."""
+    await pubsub.publish(channel, [PubsubMessage(data=b"x" * 9_500_000)])
+    (received,) = await reader.next(5.0)
+    assert len(received.body) == 9_500_000
+
+
+async def test_what_comes_between_two_questions_is_not_lost(
+    pubsub: PubSubSide, channel: Channel, reader: PubSubReader
+) -> None:
+    """A question that found silence stays open, and its answer belongs to the next one who asks."""
+    assert await reader.next(0.1) == ()
+    await pubsub.publish(channel, [MESSAGE])
+    assert len(await reader.next(5.0)) == 1
+
+
+async def test_an_empty_answer_is_not_a_silence(
+    pubsub: PubSubSide, channel: Channel, reader: PubSubReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service may answer with nothing although messages remain."""
+    await pubsub.publish(channel, [MESSAGE])
+    ask = PubSubReader._ask
+
+    async def nothing_at_first(_: PubSubReader) -> PullResponse:
+        monkeypatch.setattr(PubSubReader, "_ask", ask)
+        return PullResponse()
+
+    monkeypatch.setattr(PubSubReader, "_ask", nothing_at_first)
+    assert len(await reader.next(5.0)) == 1
+
+
+async def test_a_slow_service_is_not_an_empty_one(
+    pubsub: PubSubSide, channel: Channel, reader: PubSubReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A silence counts only once the service has answered a question that was asked later."""
+    await pubsub.publish(channel, [MESSAGE])
+    ask, describe, described = PubSubReader._ask, PubSubReader._describe, asyncio.Event()
+
+    async def ask_late(self: PubSubReader) -> PullResponse:
+        await described.wait()
+        return await ask(self)
+
+    async def describe_first(self: PubSubReader) -> Any:
+        try:
+            return await describe(self)
+        finally:
+            described.set()
+
+    monkeypatch.setattr(PubSubReader, "_ask", ask_late)
+    monkeypatch.setattr(PubSubReader, "_describe", describe_first)
+    assert len(await reader.next(0.5)) == 1
+
+
+async def test_a_source_names_itself_in_full(pubsub: PubSubSide) -> None:
+    """Subscription and topic are told with their project, and whether a key keeps its order."""
+    channel = await pubsub.open(ordered=True)
+    name = f"projects/{PROJECT_ID}/subscriptions/{channel.subscription}"
+    for given in (name, channel.subscription):
+        async with PubSubReader(PubSubAddress(PROJECT_ID, pubsub.address), given) as reader:
+            source = await reader.source()
+        assert source.subscription == name
+        assert source.topic == f"projects/{PROJECT_ID}/topics/{channel.topic}"
+        assert source.ordered
+
+
+@pytest.mark.parametrize("name", ["nobody-made-this", "no name at all"])
+async def test_what_cannot_be_read_is_refused_by_its_name(pubsub: PubSubSide, name: str) -> None:
+    """A name that is unknown or impossible is a wrong call, and is repeated."""
+    async with PubSubReader(PubSubAddress(PROJECT_ID, pubsub.address), name) as reader:
+        with pytest.raises(ConfigurationError, match=f"projects/{PROJECT_ID}/subscriptions/{name} cannot be read"):
+            await reader.source()
