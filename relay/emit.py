@@ -17,6 +17,8 @@ from relay.errors import AutocommitError, EmitError, InvalidEventError
 from relay.event import Event
 
 _EMIT = "select event_id, sequence, inserted from outbox_emit(%s::jsonb)"
+_JSON = json.JSONEncoder(default=to_jsonable_python, ensure_ascii=False, allow_nan=False)
+_NUL = r"\u0000"
 # A backslash that is itself escaped does not begin an escape.
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -43,12 +45,17 @@ def emit(
     """Store one event, or many in their order with one statement, in the transaction that is open on `connection`.
 
     The commit of that transaction is the promise that they will be published; a rollback leaves nothing.
-    Emits with an ordering_key wait for other transactions that emit to the same key; like any row lock this can
-    end in a deadlock (SQLSTATE 40P01), after which the transaction is run again. `order_lock=False` is for callers
-    who serialise the key themselves, for example by a row lock on its aggregate.
+    Emits with an ordering_key or a dedup_key wait for other transactions that emit to the same key; like any row lock
+    this can end in a deadlock (SQLSTATE 40P01), after which the transaction is run again. `order_lock=False` is for
+    callers who serialise the ordering key themselves, for example by a row lock on its aggregate. A dedup_key that was
+    taken after a REPEATABLE READ transaction began ends it with a serialization failure (40001).
 
-    Raises AutocommitError, InvalidEventError, or EmitError where the database has no outbox.
+    Raises AutocommitError, InvalidEventError, or EmitError where the database has no outbox. What the database itself
+    refuses leaves the transaction failed, like any error of a statement.
     """
+    if connection.autocommit and connection.info.pipeline_status:
+        with connection.pipeline() as pipeline:
+            pipeline.sync()
     _require_transaction(connection)
     batch = [events] if isinstance(events, Event) else events
     try:
@@ -71,6 +78,9 @@ async def emit_async(
     connection: psycopg.AsyncConnection[Any], events: Event | Sequence[Event], *, order_lock: bool = True
 ) -> Emitted | list[Emitted]:
     """Like `emit`, on an asynchronous connection."""
+    if connection.autocommit and connection.info.pipeline_status:
+        async with connection.pipeline() as pipeline:
+            await pipeline.sync()
     _require_transaction(connection)
     batch = [events] if isinstance(events, Event) else events
     try:
@@ -83,6 +93,7 @@ async def emit_async(
 
 
 def _require_transaction(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Refuse to emit outside a transaction; a pipeline shows its state only after a sync."""
     if connection.autocommit and connection.info.transaction_status is TransactionStatus.IDLE:
         raise AutocommitError(
             "the connection is in autocommit mode and no transaction is open: the event would be promised whether or "
@@ -97,14 +108,16 @@ def _encode(events: Sequence[Event], *, order_lock: bool) -> str:
 def _encode_one(event: Event, *, order_lock: bool) -> str:
     fields = {name: value for name in type(event).model_fields if (value := getattr(event, name)) is not None}
     fields["data"] = event.data
+    if event.actor is not None:
+        fields["actor"] = event.actor.model_dump()
     if not order_lock:
         fields["order_lock"] = False
     try:
-        text = json.dumps(fields, default=to_jsonable_python, ensure_ascii=False, allow_nan=False)
+        text = _JSON.encode(fields)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEventError(f"{event.event_type}: the data is not JSON: {error}") from error
-    if _ESCAPED_NUL.search(text):
+    if _NUL in text and _ESCAPED_NUL.search(text):
         raise InvalidEventError(
             f"{event.event_type}: the data contains a NUL character, which Postgres cannot store in jsonb"
         )
@@ -112,14 +125,18 @@ def _encode_one(event: Event, *, order_lock: bool) -> str:
 
 
 def _translate(error: psycopg.Error) -> NoReturn:
-    if isinstance(error, pg.UndefinedFunction) and "outbox_emit" in str(error):
-        raise EmitError(
-            "the database has no outbox_emit(jsonb) on the search_path of this connection; "
-            "create the outbox with: python -m relay migrate"
-        ) from error
     message = error.diag.message_primary or ""
-    if isinstance(error, pg.InvalidParameterValue | pg.CheckViolation | pg.DatetimeFieldOverflow) and (
-        message.startswith("outbox_emit:") or error.diag.table_name == "outbox_events"
-    ):
-        raise InvalidEventError(message) from error
-    raise error
+    match error:
+        case pg.UndefinedFunction() if "outbox_emit" in message:
+            raise EmitError(
+                "the database has no outbox_emit(jsonb) on the search_path of this connection; "
+                "create the outbox with: python -m relay migrate"
+            ) from error
+        case pg.InvalidParameterValue() if message.startswith("outbox_emit:"):
+            raise InvalidEventError(message) from error
+        case pg.UniqueViolation() if error.diag.constraint_name == "outbox_events_event_id":
+            raise InvalidEventError(f"the event is in the outbox already: {error.diag.message_detail}") from error
+        case pg.StatementTooComplex():
+            raise InvalidEventError("the data is nested deeper than Postgres can read") from error
+        case _:
+            raise error

@@ -3,5 +3,6 @@ drop function outbox_emit(jsonb);
 drop function outbox_refuse(bigint, text);
 drop function outbox_fault(jsonb);
 drop function outbox_attributes_fault(jsonb);
-drop function outbox_is_rfc3339(text);
-drop function outbox_uuid7();
+drop function outbox_time_fault(jsonb, text);
+drop function outbox_text_fault(jsonb, text, integer, boolean);
+drop function outbox_uuid7(timestamptz);

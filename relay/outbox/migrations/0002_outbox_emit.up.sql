@@ -2,107 +2,155 @@
 -- mode: call it in the transaction that makes the change.
 
 -- Time-ordered (RFC 9562, version 7): 48 bits of milliseconds, 12 bits of their fraction, 62 random bits.
-create function outbox_uuid7() returns uuid
+create function outbox_uuid7(moment timestamptz) returns uuid
 language sql volatile parallel safe
 as $$
     select encode(
-        int8send(((micros / 1000) << 16) | x'7000'::bigint | (micros % 1000 * 4096 / 1000))
+        int8send(
+            (date_part('epoch', moment) * 1000000)::bigint / 1000 << 16
+            | x'7000'::bigint
+            | (date_part('epoch', moment) * 1000000)::bigint % 1000 * 4096 / 1000)
         || substring(uuid_send(gen_random_uuid()) from 9), 'hex')::uuid
-    from (select (extract(epoch from clock_timestamp()) * 1000000)::bigint as micros) as clock
 $$;
 
--- A time that means the same on every server: nothing is left to the session's time zone.
-create function outbox_is_rfc3339(value text) returns boolean
-language sql immutable parallel safe
+-- The functions named fault say in words what is wrong, or nothing. Limits are in bytes; they are the broker's, or
+-- leave room for it.
+
+create function outbox_text_fault(item jsonb, field text, most integer, required boolean default false) returns text
+language sql stable parallel safe
 as $$
-    select value ~* '^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$'
+    select case
+        when item ->> field is null
+            then case when required then format('has no %s', field) end
+        when jsonb_typeof(item -> field) <> 'string'
+            then format('%s is of type %s, not a text', field, jsonb_typeof(item -> field))
+        when octet_length(item ->> field) not between 1 and most
+            then format('%s has %s bytes, the limit is 1 to %s', field, octet_length(item ->> field), most)
+    end
 $$;
 
--- What is wrong with an event's own attributes, in words, or null. The broker takes 100; the relay sets 6 of them.
+-- A time means the same on every server: it has its offset, is on the calendar, and in a year that every language knows.
+create function outbox_time_fault(event jsonb, field text) returns text
+language plpgsql stable parallel safe
+as $$
+declare
+    value text := event ->> field;
+begin
+    if jsonb_typeof(event -> field) = 'string'
+       and value ~* ('^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[T ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?'
+                     '(Z|[+-](0\d|1[0-5]):[0-5]\d)$')
+       and value !~ '^0000|[^ -~]'
+    then
+        -- The last day of the month, by way of the first.
+        if substr(value, 9, 2)::integer
+               <= date_part('day', (left(value, 7) || '-01')::date + interval '1 month' - interval '1 day')
+           and value::timestamptz between '0001-01-01 00:00:00+00' and '9999-12-31 23:59:59.999999+00'
+        then
+            return null;
+        end if;
+    end if;
+    return format('%s %s is not an RFC 3339 time with its offset', field, left(value, 64));
+end
+$$;
+
+-- The broker takes 100 attributes; the relay sets 6 of them.
 create function outbox_attributes_fault(attributes jsonb) returns text
-language sql immutable parallel safe
+language sql stable parallel safe
 as $$
     select case
         when count(*) > 94 then format('has %s attributes, the limit is 94', count(*))
         else min(case
-            when jsonb_typeof(value) <> 'string'
-                then format('attribute %s is of type %s, not a text', quote_ident(left(key, 64)), jsonb_typeof(value))
-            when octet_length(value #>> '{}') > 1024
-                then format('attribute %s has a value of %s bytes, the limit is 1024',
-                            quote_ident(left(key, 64)), octet_length(value #>> '{}'))
             when octet_length(key) not between 1 and 256
                 then format('attribute %s has a name of %s bytes, the limit is 1 to 256',
-                            quote_ident(left(key, 64)), octet_length(key))
-            when key ^@ 'goog' then format('attribute %s: names that start with goog are the broker''s', quote_ident(key))
+                            quote_literal(left(key, 64)), octet_length(key))
+            when key ^@ 'goog'
+                then format('attribute %s: names that start with goog are the broker''s', quote_literal(left(key, 64)))
             when key in ('event_id', 'event_type', 'aggregate_type', 'aggregate_id', 'created_at', 'sequence')
-                then format('attribute %s is set by the relay itself', key)
+                then format('attribute %s is set by the relay itself', quote_literal(key))
+            when jsonb_typeof(value) <> 'string'
+                then format('attribute %s is of type %s, not a text', quote_literal(left(key, 64)), jsonb_typeof(value))
+            when octet_length(value #>> '{}') > 1024
+                then format('attribute %s has a value of %s bytes, the limit is 1024',
+                            quote_literal(left(key, 64)), octet_length(value #>> '{}'))
         end)
     end
     from jsonb_each(attributes)
 $$;
 
--- What is wrong with an event, in words, or null. Limits are in bytes; they are the broker's, or leave room for it.
 create function outbox_fault(event jsonb) returns text
-language sql stable parallel safe
+language plpgsql stable parallel safe
 as $$
-    select case
-        when jsonb_typeof(event) is distinct from 'object'
-            then format('is of type %s, not an object', coalesce(jsonb_typeof(event), 'null'))
-        when event - array['event_id', 'event_type', 'version', 'occurred_at', 'actor', 'data', 'aggregate_type',
-                           'aggregate_id', 'topic', 'ordering_key', 'dedup_key', 'available_at', 'attributes',
-                           'order_lock'] <> '{}'
-            then format('has the unknown field %s', (
-                select quote_ident(min(field)) from jsonb_object_keys(event) as field
-                where field not in ('event_id', 'event_type', 'version', 'occurred_at', 'actor', 'data', 'aggregate_type',
-                                    'aggregate_id', 'topic', 'ordering_key', 'dedup_key', 'available_at', 'attributes',
-                                    'order_lock')))
-        when not event ? 'data' then 'has no data'
-        when jsonb_typeof(event -> 'event_type') is distinct from 'string'
-             or octet_length(event ->> 'event_type') not between 1 and 255
-            then 'event_type must be a text of 1 to 255 bytes'
-        when jsonb_typeof(event -> 'aggregate_type') is distinct from 'string'
-             or octet_length(event ->> 'aggregate_type') not between 1 and 255
-            then 'aggregate_type must be a text of 1 to 255 bytes'
-        when jsonb_typeof(event -> 'aggregate_id') is distinct from 'string'
-             or octet_length(event ->> 'aggregate_id') not between 1 and 1024
-            then 'aggregate_id must be a text of 1 to 1024 bytes'
-        when event ->> 'event_id' is not null and (
-                 event ->> 'event_id' !~* '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$'
-                 or event ->> 'event_id' = '00000000-0000-0000-0000-000000000000')
-            then format('event_id %s is not a UUID, or is the nil UUID', left(event ->> 'event_id', 64))
-        when event ->> 'version' is not null and (
-                 jsonb_typeof(event -> 'version') <> 'number' or event ->> 'version' !~ '^[1-9][0-9]{0,8}$')
-            then format('version %s is not a whole number from 1', left(event ->> 'version', 32))
-        when event ->> 'actor' is not null and (
-                 jsonb_typeof(event -> 'actor') <> 'object'
-                 or coalesce(event -> 'actor' ->> 'type', '') = '' or coalesce(event -> 'actor' ->> 'id', '') = '')
-            then 'actor must be an object with type and id'
-        when event ->> 'occurred_at' is not null and (
-                 jsonb_typeof(event -> 'occurred_at') <> 'string' or not outbox_is_rfc3339(event ->> 'occurred_at'))
-            then format('occurred_at %s is not an RFC 3339 time with its offset', left(event ->> 'occurred_at', 64))
-        when event ->> 'available_at' is not null and (
-                 jsonb_typeof(event -> 'available_at') <> 'string' or not outbox_is_rfc3339(event ->> 'available_at'))
-            then format('available_at %s is not an RFC 3339 time with its offset', left(event ->> 'available_at', 64))
-        when event ->> 'topic' is not null and (
-                 jsonb_typeof(event -> 'topic') <> 'string' or octet_length(event ->> 'topic') not between 1 and 512)
-            then 'topic must be a text of 1 to 512 bytes'
-        when event ->> 'ordering_key' is not null and (
-                 jsonb_typeof(event -> 'ordering_key') <> 'string'
-                 or octet_length(event ->> 'ordering_key') not between 1 and 1024)
-            then format('ordering_key has %s bytes, the limit is 1 to 1024', octet_length(event ->> 'ordering_key'))
-        when event ->> 'dedup_key' is not null and (
-                 jsonb_typeof(event -> 'dedup_key') <> 'string'
-                 or octet_length(event ->> 'dedup_key') not between 1 and 1024)
-            then format('dedup_key has %s bytes, the limit is 1 to 1024', octet_length(event ->> 'dedup_key'))
-        when event ->> 'order_lock' is not null and jsonb_typeof(event -> 'order_lock') <> 'boolean'
-            then 'order_lock must be true or false'
-        when event ->> 'ordering_key' is not null and event ->> 'available_at' is not null
-            then 'available_at and ordering_key exclude each other: a scheduled event would hold up its key'
-        when event ->> 'attributes' is not null and jsonb_typeof(event -> 'attributes') <> 'object'
-            then 'attributes must be an object of texts'
-        when event ->> 'attributes' is not null and event -> 'attributes' <> '{}'
-            then outbox_attributes_fault(event -> 'attributes')
-    end
+declare
+    unknown jsonb;
+    fault text;
+begin
+    if jsonb_typeof(event) is distinct from 'object' then
+        return format('is of type %s, not an object', coalesce(jsonb_typeof(event), 'null'));
+    end if;
+    unknown := event - array['event_id', 'event_type', 'version', 'occurred_at', 'actor', 'data', 'aggregate_type',
+                             'aggregate_id', 'topic', 'ordering_key', 'dedup_key', 'available_at', 'attributes',
+                             'order_lock'];
+    if unknown <> '{}' then
+        return format('has the unknown field %s', (select min(field) from jsonb_object_keys(unknown) as field));
+    end if;
+    if not event ? 'data' then
+        return 'has no data';
+    end if;
+    fault := coalesce(
+        outbox_text_fault(event, 'event_type', 255, required => true),
+        outbox_text_fault(event, 'aggregate_type', 255, required => true),
+        outbox_text_fault(event, 'aggregate_id', 1024, required => true),
+        outbox_text_fault(event, 'topic', 512),
+        outbox_text_fault(event, 'ordering_key', 1024),
+        outbox_text_fault(event, 'dedup_key', 1024));
+    if fault is not null then
+        return fault;
+    end if;
+    if event ->> 'event_id' !~* '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$'
+       or event ->> 'event_id' = '00000000-0000-0000-0000-000000000000' then
+        return format('event_id %s is not a UUID, or is the nil UUID', left(event ->> 'event_id', 64));
+    end if;
+    if event ->> 'version' is not null
+       and (jsonb_typeof(event -> 'version') <> 'number' or event ->> 'version' !~ '^[1-9][0-9]{0,8}$') then
+        return format('version %s is not a whole number from 1 to 999999999', left(event ->> 'version', 64));
+    end if;
+    if event ->> 'actor' is not null then
+        if jsonb_typeof(event -> 'actor') <> 'object' then
+            return format('actor is of type %s, not an object', jsonb_typeof(event -> 'actor'));
+        end if;
+        fault := coalesce(
+            outbox_text_fault(event -> 'actor', 'type', 255, required => true),
+            outbox_text_fault(event -> 'actor', 'id', 1024, required => true));
+        if fault is not null then
+            return 'actor: ' || fault;
+        end if;
+    end if;
+    if event ->> 'occurred_at' is not null then
+        fault := outbox_time_fault(event, 'occurred_at');
+        if fault is not null then
+            return fault;
+        end if;
+    end if;
+    if event ->> 'available_at' is not null then
+        if event ->> 'ordering_key' is not null then
+            return 'has available_at and ordering_key, which exclude each other: a scheduled event would hold up its key';
+        end if;
+        fault := outbox_time_fault(event, 'available_at');
+        if fault is not null then
+            return fault;
+        end if;
+    end if;
+    if event ->> 'order_lock' is not null and jsonb_typeof(event -> 'order_lock') <> 'boolean' then
+        return format('order_lock is of type %s, not true or false', jsonb_typeof(event -> 'order_lock'));
+    end if;
+    if event ->> 'attributes' is not null and event -> 'attributes' <> '{}' then
+        if jsonb_typeof(event -> 'attributes') <> 'object' then
+            return format('attributes is of type %s, not an object', jsonb_typeof(event -> 'attributes'));
+        end if;
+        return outbox_attributes_fault(event -> 'attributes');
+    end if;
+    return null;
+end
 $$;
 
 -- Ends the statement with the fault of one event. Bad input of the caller is always 22023.
@@ -127,6 +175,7 @@ as $$
 declare
     bucket integer;
     answer record;
+    last_inserted bigint := 0;
 begin
     if jsonb_typeof(events) is distinct from 'array' then
         raise exception using
@@ -149,18 +198,11 @@ begin
     end loop;
 
     for answer in
-        with sound as materialized (
-            select position, item
+        with checked as materialized (
+            select position, item, clock_timestamp() as now, outbox_fault(item) as fault
             from jsonb_array_elements(events) with ordinality as e (item, position)
-            where case when outbox_fault(item) is null then true
-                       else outbox_refuse(position - 1, outbox_fault(item)) end
-        ), identified as materialized (
-            select position, item,
-                   coalesce((item ->> 'event_id')::uuid, outbox_uuid7()) as event_id,
-                   coalesce((item ->> 'occurred_at')::timestamptz, clock_timestamp()) as occurred_at
-            from sound
         ), input as materialized (
-            select position, item, event_id,
+            select position, item, event_id, item ->> 'dedup_key' as dedup_key,
                    jsonb_build_object(
                        'event_id', event_id,
                        'event_type', item -> 'event_type',
@@ -169,36 +211,47 @@ begin
                        'actor', item -> 'actor',
                        'data', item -> 'data') as payload,
                    coalesce(nullif(item -> 'attributes', 'null'), '{}') as attributes
-            from identified
-        ), measured as materialized (
-            -- 512 bytes cover the names of the relay's own attributes and the framing.
-            select *, 512 + octet_length(payload::text) + octet_length(attributes::text)
-                          + octet_length(item ->> 'event_type') + octet_length(item ->> 'aggregate_type')
-                          + octet_length(item ->> 'aggregate_id')
-                          + coalesce(octet_length(item ->> 'ordering_key'), 0) as size_bytes
-            from input
+            from (
+                select position, item,
+                       coalesce((item ->> 'event_id')::uuid, outbox_uuid7(now)) as event_id,
+                       coalesce((item ->> 'occurred_at')::timestamptz, now) as occurred_at
+                from checked
+                where case when fault is null then true else outbox_refuse(position - 1, fault) end
+            ) as sound
         ), stored as (
             insert into outbox_events (event_id, event_type, aggregate_type, aggregate_id, topic, ordering_key,
                                        dedup_key, payload, attributes, size_bytes, available_at)
             select event_id, item ->> 'event_type', item ->> 'aggregate_type', item ->> 'aggregate_id', item ->> 'topic',
-                   item ->> 'ordering_key', item ->> 'dedup_key', payload, attributes, size_bytes,
+                   item ->> 'ordering_key', dedup_key, payload, attributes, size_bytes,
                    coalesce((item ->> 'available_at')::timestamptz, '-infinity')
-            from measured
+            from (
+                -- 512 bytes cover the names of the relay's own attributes and the framing.
+                select *, 512 + octet_length(payload::text) + octet_length(attributes::text)
+                              + octet_length(item ->> 'event_type') + octet_length(item ->> 'aggregate_type')
+                              + octet_length(item ->> 'aggregate_id')
+                              + coalesce(octet_length(item ->> 'ordering_key'), 0) as size_bytes
+                from input
+                offset 0
+            ) as measured
             where case when size_bytes <= 9500000 then true
                        else outbox_refuse(position - 1, format('has a message of %s bytes, the limit is 9500000',
                                                                size_bytes)) end
             order by position
             on conflict (dedup_key) where dedup_key is not null do nothing
-            returning event_id, id
+            returning event_id, dedup_key, id
         )
-        select input.event_id, stored.id, item ->> 'dedup_key' as dedup_key
-        from input left join stored using (event_id)
+        select input.event_id, stored.id, input.dedup_key
+        from input
+        left join stored on stored.event_id = input.event_id and stored.dedup_key is not distinct from input.dedup_key
         order by position
     loop
         event_id := answer.event_id;
         sequence := answer.id;
-        inserted := answer.id is not null;
-        if not inserted then
+        -- One event twice in the array finds its row twice; ids ascend, so the first to find it stored it.
+        inserted := coalesce(answer.id > last_inserted, false);
+        if inserted then
+            last_inserted := answer.id;
+        elsif sequence is null then
             -- A statement of its own: its snapshot sees the event that was committed while the insert waited for it.
             select first.event_id, first.id into event_id, sequence
             from outbox_events as first where first.dedup_key = answer.dedup_key;

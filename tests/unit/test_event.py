@@ -1,0 +1,90 @@
+"""What an event refuses before any database is asked, and in which words."""
+
+import pickle
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pydantic import ValidationError
+
+from relay import Actor, Event, InvalidEventError
+from tests.support.outbox import event
+
+LATE_IN_PARIS = datetime(2024, 1, 1, 0, 30, tzinfo=timezone(timedelta(hours=1)))
+
+
+def refusal(**fields: Any) -> str:
+    """The words with which the event is refused."""
+    with pytest.raises(InvalidEventError) as refused:
+        event(**fields)
+    return str(refused.value)
+
+
+def test_a_refusal_names_every_wrong_field_with_its_size_and_limit() -> None:
+    """Whoever reads the log of a failed request has to see at once what to shorten."""
+    words = refusal(event_type="", aggregate_id="é" * 600)
+
+    assert words == (
+        "Event: event_type has 0 bytes, the limit is 1 to 255; aggregate_id has 1200 bytes, the limit is 1 to 1024"
+    )
+
+
+def test_a_refusal_does_not_repeat_the_data() -> None:
+    """Payloads hold what must not reach a log."""
+    assert "secret" not in refusal(data={"card": "secret"}, version=0)
+
+
+def test_missing_and_unknown_fields_are_named() -> None:
+    """A misspelt field must not be lost on the way."""
+    with pytest.raises(InvalidEventError, match="Event: has no data; has the unknown field dta"):
+        Event.model_validate({"event_type": "a", "aggregate_type": "b", "aggregate_id": "c", "dta": 1})
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"version": 0}, "version 0: "),
+        ({"version": 1_000_000_000}, "version 1000000000: "),
+        ({"event_id": UUID(int=0)}, "event_id is the nil UUID"),
+        ({"event_id": "no-uuid"}, "event_id 'no-uuid': "),
+        ({"aggregate_id": 5}, "aggregate_id is of type int, not a text"),
+        ({"topic": "a\0b"}, "topic contains a NUL character"),
+        ({"topic": "\ud800"}, "topic contains a lone surrogate"),
+        ({"attributes": {"tenant": 5}}, "attributes.tenant is of type int, not a text"),
+        ({"attributes": {"sequence": "5"}}, "Event: attribute 'sequence' is set by the relay itself"),
+        ({"actor": {"type": "user"}}, "Actor: has no id"),
+        ({"occurred_at": datetime(2024, 1, 1)}, "occurred_at "),  # noqa: DTZ001 -- what is refused
+        ({"occurred_at": datetime.max.replace(tzinfo=timezone(-timedelta(hours=1)))}, "not in the years 1 to 9999"),
+    ],
+)
+def test_each_field_is_refused_in_words(fields: dict[str, Any], words: str) -> None:
+    """The sentence carries the field, and the value where it can be shown."""
+    assert words in refusal(**fields)
+
+
+def test_an_ordered_event_cannot_be_scheduled() -> None:
+    """It would hold up every later event of its key."""
+    words = refusal(ordering_key="k", available_at=LATE_IN_PARIS)
+
+    assert words.startswith("Event: has available_at and ordering_key, which exclude each other")
+
+
+def test_moments_are_kept_in_utc() -> None:
+    """One moment has one form, whatever zone the caller computes in, seconds of an offset included."""
+    odd = timezone(timedelta(hours=1, seconds=13))
+
+    assert event(occurred_at=LATE_IN_PARIS).occurred_at == LATE_IN_PARIS
+    assert str(event(occurred_at=LATE_IN_PARIS).occurred_at) == "2023-12-31 23:30:00+00:00"
+    assert event(available_at=datetime(2024, 1, 1, tzinfo=odd)).available_at == datetime(
+        2023, 12, 31, 22, 59, 47, tzinfo=UTC
+    )
+
+
+def test_an_event_does_not_change_and_can_be_copied_between_processes() -> None:
+    """It is a value."""
+    one = event(actor=Actor(type="user", id="7", role="admin"))
+
+    with pytest.raises(ValidationError, match="frozen"):
+        setattr(one, "event_type", "other")  # noqa: B010 -- the type checker knows that it is frozen
+    assert pickle.loads(pickle.dumps(one)) == one  # noqa: S301 -- our own bytes
