@@ -10,7 +10,7 @@ from relay.outbox.outbox import Claimed
 
 def message_of(row: Claimed) -> Message:
     """Build the row's message. Raises MessageError where a row written by hand breaks a limit of the broker."""
-    size = len(row.body) + len(row.aggregate_id) * 4 + OVERHEAD_BYTES
+    size = OVERHEAD_BYTES + len(row.body) + sum(map(_size, (row.event_type, row.aggregate_type, row.aggregate_id)))
     attributes = {
         "event_id": row.event_id,
         "event_type": row.event_type,
@@ -23,7 +23,7 @@ def message_of(row: Claimed) -> Message:
         if fault := attributes_fault(row.attributes):
             raise MessageError("invalid_attributes", fault)
         attributes |= row.attributes
-        size += sum(len(name.encode()) + len(value.encode()) + 8 for name, value in row.attributes.items())
+        size += sum(_size(name) + _size(value) + 8 for name, value in row.attributes.items())
     if size > MESSAGE_BYTES:
         raise MessageError("too_large", f"has a message of {size} bytes, the limit is {MESSAGE_BYTES}")
     return Message(row.body, attributes, size)
@@ -43,3 +43,7 @@ def requests(
         size += message.size_bytes
     if request:
         yield request
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
