@@ -6,6 +6,7 @@ RelayError
 │   └── InvalidEventError     the event breaks a limit of the outbox or of the broker
 ├── ConfigurationError        the call or the settings are wrong: exit 2, nothing was started
 │   └── SchemaError           the database's schema is missing, older or newer than this code
+├── MigrationError            the schema could not be changed now; nothing was
 ├── BrokerError               the broker did not accept a request
 ├── MessageError              this row cannot become a message, now or ever
 └── DevError                  the embedded stack could not be started
@@ -34,6 +35,10 @@ class ConfigurationError(RelayError):
 
 class SchemaError(ConfigurationError):
     """The database's schema is missing, older or newer than this code."""
+
+
+class MigrationError(RelayError):
+    """The schema could not be changed now; nothing was."""
 
 
 class BrokerError(RelayError):

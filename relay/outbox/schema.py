@@ -1,6 +1,7 @@
 """The schema's version: what the database has, what this code needs, and the steps between them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -8,14 +9,17 @@ from importlib.resources import files
 from typing import Any
 
 import psycopg
+from psycopg import errors as pg
 from psycopg import sql
 
-from relay.errors import ConfigurationError, SchemaError
+from relay.errors import ConfigurationError, MigrationError, SchemaError
 
 # The advisory lock under which a schema is changed: 'outb', 'migr' in ASCII.
 MIGRATION_LOCK = (0x6F757462, 0x6D696772)
-# How long a step may wait for the locks of live traffic before it gives up, instead of queueing it up.
+# How long the steps may wait for the locks of live traffic: whoever comes after them waits behind them.
 LOCK_TIMEOUT = "10s"
+# How long a start waits for another one to finish.
+MIGRATION_TIMEOUT = "10min"
 
 VERSION_TABLE = """\
 create table if not exists outbox_migrations (
@@ -58,6 +62,8 @@ class Step:
     def bookkeeping(self) -> str:
         """The SQL that records it; both values come from the name of our own file."""
         if self.direction is Direction.DOWN:
+            if self.migration is migrations()[0]:
+                return "drop table outbox_migrations;"
             return f"delete from outbox_migrations where version = {self.migration.version};"  # noqa: S608
         values = f"({self.migration.version}, '{self.migration.name}')"
         return f"insert into outbox_migrations (version, name) values {values};"  # noqa: S608
@@ -104,8 +110,11 @@ def script(schema: str, current: int, target: int) -> str:
     """The same way as one SQL script, for those who let nobody but psql change their schema."""
     name = sql.Identifier(schema).as_string(None)
     parts = [
-        f"-- outbox-relay: schema version {current} to {target}. Run it in one transaction.",
+        f"-- outbox-relay: schema version {current} to {target}. Run it in one transaction:",
+        "-- psql --single-transaction --set ON_ERROR_STOP=1 --file outbox.sql",
+        "set transaction isolation level read committed;",
         f"set local search_path to {name}, pg_temp;",
+        f"set local lock_timeout to '{LOCK_TIMEOUT}';",
         f"select pg_advisory_xact_lock({MIGRATION_LOCK[0]}, {MIGRATION_LOCK[1]});",
         VERSION_TABLE,
     ]
@@ -117,12 +126,16 @@ def script(schema: str, current: int, target: int) -> str:
 def migrate(
     connection: psycopg.Connection[Any], schema: str, target: int, *, on_step: Callable[[Step], None] = lambda _: None
 ) -> list[Step]:
-    """Bring the schema to the target version, all in one transaction; concurrent callers wait for each other."""
-    with connection.transaction():
-        _enter(connection, schema)
+    """Bring the schema to the target version, all in one transaction; concurrent callers wait for each other.
+
+    Raises SchemaError, ConfigurationError, or MigrationError where events or transactions are in the way.
+    """
+    with _in_words(connection, schema), connection.transaction():
+        _wait_at_most(connection, MIGRATION_TIMEOUT)
         connection.execute("select pg_advisory_xact_lock(%s, %s)", MIGRATION_LOCK)
-        connection.execute("select set_config('lock_timeout', %s, true)", (LOCK_TIMEOUT,))
+        _wait_at_most(connection, LOCK_TIMEOUT)
         way = plan(connection, schema, target)
+        connection.execute(sql.SQL("set local search_path to {}, pg_temp").format(sql.Identifier(schema)))
         if way:
             connection.execute(VERSION_TABLE)
         for step in way:
@@ -134,6 +147,12 @@ def migrate(
 
 def plan(connection: psycopg.Connection[Any], schema: str, target: int) -> list[Step]:
     """The steps from the version that the database has to the target; none is taken."""
+    known = connection.execute("select to_regnamespace(%s)", (sql.Identifier(schema).as_string(connection),))
+    if known.fetchone() == (None,):
+        raise SchemaError(
+            f"database {connection.info.dbname!r} has no schema {schema!r}; "
+            f"create it, or name another one in RELAY_SCHEMA"
+        )
     current = version(connection, schema)
     _refuse_newer(current, schema)
     return steps(current, target)
@@ -184,12 +203,23 @@ def _refuse_newer(current: int, schema: str) -> None:
         )
 
 
-def _enter(connection: psycopg.Connection[Any], schema: str) -> None:
-    known = connection.execute("select to_regnamespace(%s)", (sql.Identifier(schema).as_string(connection),))
-    if known.fetchone() == (None,):
-        raise SchemaError(
-            f"database {connection.info.dbname!r} has no schema {schema!r}; "
-            f"create it, or name another one in RELAY_SCHEMA"
-        )
-    path = sql.SQL("set local search_path to {}, pg_temp").format(sql.Identifier(schema))
-    connection.execute(path)
+def _wait_at_most(connection: psycopg.Connection[Any], limit: str) -> None:
+    connection.execute("select set_config('lock_timeout', %s, true)", (limit,))
+
+
+@contextmanager
+def _in_words(connection: psycopg.Connection[Any], schema: str) -> Iterator[None]:
+    try:
+        yield
+    except pg.LockNotAvailable as error:
+        raise MigrationError(
+            f"another transaction holds what the migration of schema {schema!r} needs, and did not end in time; "
+            "nothing was changed. Find it in pg_stat_activity by its xact_start, let it end, and try again"
+        ) from error
+    except pg.ObjectInUse as error:
+        raise MigrationError(f"{error.diag.message_primary}. {error.diag.message_hint}") from error
+    except pg.InsufficientPrivilege as error:
+        raise ConfigurationError(
+            f"role {connection.info.user!r} may not change schema {schema!r}: {error.diag.message_primary}; "
+            f"grant it create on the schema, or migrate as the owner of the outbox"
+        ) from error

@@ -45,6 +45,8 @@ create table outbox_events (
         and jsonb_typeof(payload -> 'occurred_at') = 'string'
         and jsonb_typeof(payload -> 'actor') in ('object', 'null'), false)),
     constraint outbox_events_attributes check (jsonb_typeof(attributes) = 'object'),
+    -- The message states it; 'infinity' has no RFC 3339 form.
+    constraint outbox_events_created_at check (isfinite(created_at)),
     constraint outbox_events_size_bytes check (size_bytes between 1 and 9500000),
     constraint outbox_events_attempt_count check (attempt_count >= 0),
     constraint outbox_events_last_error check (char_length(last_error) <= 1024 and char_length(last_error_code) <= 64),

@@ -1,0 +1,439 @@
+"""The schema: its steps in both directions, who may take them when, and what the table itself refuses."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import errors as pg
+from psycopg import sql
+
+from relay import emit
+from relay.dev.account import postgres_account
+from relay.dev.postgres import SETTINGS, USER, EmbeddedPostgres, config_text
+from relay.dev.sandbox import Sandbox
+from relay.dev.stack import Stack
+from relay.errors import ConfigurationError, MigrationError, SchemaError
+from relay.outbox import schema
+from tests.support.outbox import event
+from tests.support.postgres import fresh_database
+from tests.support.waiting import until
+
+NEWEST = schema.newest()
+
+# Everything that a migration can make, by its definition and not by its oid.
+_PORTRAIT = """
+    select 'relation', relname::text, relkind::text from pg_class where relnamespace = %(schema)s::regnamespace
+    union all
+    select 'column', attrelid::regclass::text, concat_ws(' ', attnum, attname, format_type(atttypid, atttypmod),
+           attnotnull, attidentity, pg_get_expr(adbin, adrelid))
+      from pg_attribute join pg_class on pg_class.oid = attrelid
+      left join pg_attrdef on adrelid = attrelid and adnum = attnum
+     where relnamespace = %(schema)s::regnamespace and attnum > 0
+    union all
+    select 'index', indexrelid::regclass::text, pg_get_indexdef(indexrelid)
+      from pg_index join pg_class on pg_class.oid = indexrelid where relnamespace = %(schema)s::regnamespace
+    union all
+    select 'constraint', conname::text, pg_get_constraintdef(oid)
+      from pg_constraint where connamespace = %(schema)s::regnamespace
+    union all
+    select 'function', oid::regprocedure::text, pg_get_functiondef(oid)
+      from pg_proc where pronamespace = %(schema)s::regnamespace
+    union all
+    select 'type', typname::text, '' from pg_type where typnamespace = %(schema)s::regnamespace
+    union all
+    select 'comment', pg_describe_object(classoid, objoid, objsubid), description
+      from pg_description where objoid >= 16384
+    order by 1, 2, 3
+"""
+
+
+def portrait(connection: psycopg.Connection[Any], name: str = "public") -> list[tuple[Any, ...]]:
+    """What the schema holds."""
+    return connection.execute(_PORTRAIT, {"schema": name}).fetchall()
+
+
+def waits(url: str, pid: int, kind: str) -> bool:
+    """Whether the session waits for a lock of that kind."""
+    with psycopg.connect(url) as connection:
+        found = connection.execute(
+            "select 1 from pg_locks where pid = %s and locktype = %s and not granted", (pid, kind)
+        ).fetchone()
+    return found is not None
+
+
+class InstalledPostgres(EmbeddedPostgres):
+    """The embedded server's launcher, with programs that this machine has installed."""
+
+    def __init__(self, sandbox: Sandbox, programs: Path) -> None:
+        super().__init__(sandbox)
+        self._programs = programs
+        known = {name: SETTINGS[name] for name in ("listen_addresses", "unix_socket_directories", "timezone")}
+        self._config.write_text(config_text(known, self.data))
+
+    def _initdb(self) -> Sequence[str | Path]:
+        return (
+            self._programs / "initdb",
+            *("-D", self.data),
+            *("-U", USER),
+            "--auth=scram-sha-256",
+            f"--pwfile={self._password_file()}",
+            *("--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"),
+        )
+
+
+def _installed() -> list[Path]:
+    """Folders with servers: on PATH, and where Debian keeps one for each version."""
+    found = shutil.which("initdb")
+    folders = [Path(found).resolve().parent] if found else []
+    folders += Path("/usr/lib/postgresql").glob("*/bin")
+    return sorted({folder for folder in folders if (folder / "postgres").exists() and (folder / "initdb").exists()})
+
+
+@pytest.fixture(scope="module", params=[*_installed(), None], ids=lambda folder: str(folder or "given"))
+def any_server(request: pytest.FixtureRequest, stack: Stack) -> Iterator[str]:
+    """The URL of the session's server, and of every installed version."""
+    if request.param is None:
+        yield stack.database_url
+        return
+    with Sandbox(postgres_account()) as sandbox:
+        server = InstalledPostgres(sandbox, request.param)
+        server.start()
+        yield server.url
+
+
+@pytest.fixture
+def connection(bare_database: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection to a database without an outbox."""
+    with psycopg.connect(bare_database) as opened:
+        yield opened
+
+
+def test_every_version_of_postgres_takes_every_step_and_emits(any_server: str) -> None:
+    """Nothing in the SQL is newer than the oldest version that is supported."""
+    with fresh_database(any_server) as url, psycopg.connect(url) as connection:
+        for target in (NEWEST, 0, *range(1, NEWEST + 1)):
+            schema.migrate(connection, "public", target)
+        plain, ordered, keyed = emit(
+            connection,
+            [
+                event(attributes={"tenant": "acme"}, occurred_at="2024-02-29T00:00:00+01:00"),
+                event(ordering_key="k"),
+                event(dedup_key="d", available_at="2030-01-01T00:00:00Z", actor={"type": "user", "id": "7"}),
+            ],
+        )
+        assert plain.sequence < ordered.sequence < keyed.sequence
+        assert emit(connection, event(dedup_key="d")).event_id == keyed.event_id
+        with pytest.raises(pg.InvalidParameterValue, match="event 0 occurred_at 2023-02-29T00:00:00Z is not"):
+            connection.execute(
+                """select outbox_emit('[{"event_type": "a", "aggregate_type": "b", "aggregate_id": "c", "data": 1,
+                                         "occurred_at": "2023-02-29T00:00:00Z"}]')"""
+            )
+
+
+def test_the_way_up_and_down_leaves_nothing_behind(connection: psycopg.Connection[Any]) -> None:
+    """Every step has a way back, the table of versions included."""
+    before = portrait(connection)
+
+    up = schema.migrate(connection, "public", NEWEST)
+    assert portrait(connection) != before
+    down = schema.migrate(connection, "public", 0)
+
+    assert [step.migration.version for step in up] == list(range(1, NEWEST + 1))
+    assert [step.migration for step in down] == [step.migration for step in reversed(up)]
+    assert portrait(connection) == before
+
+
+def test_each_step_alone_is_undone_by_its_down(connection: psycopg.Connection[Any]) -> None:
+    """A release can be taken back without taking back all before it."""
+    for target in range(1, NEWEST + 1):
+        schema.migrate(connection, "public", target - 1)
+        before = portrait(connection)
+        schema.migrate(connection, "public", target)
+        if target > 1:
+            schema.migrate(connection, "public", target - 1)
+            assert portrait(connection) == before
+            schema.migrate(connection, "public", target)
+    assert schema.version(connection, "public") == NEWEST
+
+
+def test_the_newest_schema_is_left_alone(connection: psycopg.Connection[Any]) -> None:
+    """Every start of every replica may call it."""
+    schema.migrate(connection, "public", NEWEST)
+    before = portrait(connection)
+
+    assert schema.migrate(connection, "public", NEWEST) == []
+    assert portrait(connection) == before
+
+
+def test_the_script_makes_what_migrate_makes(stack: Stack, bare_database: str) -> None:
+    """Whoever lets only psql change the schema gets the same one, the record of its version included."""
+    recorded = "select version, name from outbox_migrations order by version"
+    with (
+        fresh_database(stack.database_url) as url,
+        psycopg.connect(bare_database) as migrated,
+        psycopg.connect(url) as scripted,
+    ):
+        schema.migrate(migrated, "public", NEWEST)
+        scripted.execute(schema.script("public", 0, NEWEST).encode())
+        scripted.commit()
+
+        assert portrait(scripted) == portrait(migrated)
+        assert scripted.execute(recorded).fetchall() == migrated.execute(recorded).fetchall()
+        assert schema.migrate(scripted, "public", NEWEST) == []
+
+
+def test_of_many_starts_one_migrates_and_all_succeed(bare_database: str) -> None:
+    """Eight replicas start at the same moment."""
+
+    def start(_: int) -> int:
+        with psycopg.connect(bare_database) as connection:
+            return len(schema.migrate(connection, "public", NEWEST))
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sorted(threads.map(start, range(8))) == [0] * 7 + [NEWEST]
+
+
+def test_a_transaction_in_the_way_ends_the_migration_in_words(
+    connection: psycopg.Connection[Any], bare_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Waiting on would queue all traffic up behind the migration."""
+    monkeypatch.setattr(schema, "LOCK_TIMEOUT", "50ms")
+    schema.migrate(connection, "public", NEWEST)
+    connection.commit()
+    before = portrait(connection)
+
+    with psycopg.connect(bare_database) as other:
+        other.execute("lock table outbox_events in access share mode")
+        with pytest.raises(MigrationError, match="did not end in time; nothing was changed") as refused:
+            schema.migrate(connection, "public", 0)
+
+    assert "pg_stat_activity" in str(refused.value)
+    assert portrait(connection) == before
+
+
+def test_a_start_waits_only_so_long_for_another_one(
+    connection: psycopg.Connection[Any], bare_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A migration left open in some terminal must not hang every deploy."""
+    monkeypatch.setattr(schema, "MIGRATION_TIMEOUT", "50ms")
+
+    with psycopg.connect(bare_database) as other:
+        other.execute("select pg_advisory_xact_lock(%s, %s)", schema.MIGRATION_LOCK)
+        with pytest.raises(MigrationError, match="did not end in time"):
+            schema.migrate(connection, "public", NEWEST)
+
+
+@pytest.mark.parametrize(
+    ("change", "goes"),
+    [
+        ("attempt_count = 3", False),
+        ("published_at = now(), message_id = '1'", True),
+        ("failed_at = now(), failure_reason = 'max_attempts'", False),
+        ("failed_at = now(), failure_reason = 'discarded'", True),
+    ],
+)
+def test_the_table_goes_only_when_every_event_went(
+    connection: psycopg.Connection[Any], change: str, *, goes: bool
+) -> None:
+    """What was promised is never dropped; what was published or discarded holds nothing up."""
+    schema.migrate(connection, "public", NEWEST)
+    emit(connection, event())
+    connection.execute(f"update outbox_events set {change}".encode())  # noqa: S608 -- a test's own words
+    connection.commit()
+
+    if goes:
+        assert schema.migrate(connection, "public", 0)
+        return
+    with pytest.raises(MigrationError, match=r"still holds 1 event\(s\) that were not published\. Let the relay drain"):
+        schema.migrate(connection, "public", 0)
+    assert schema.version(connection, "public") == NEWEST
+
+
+def test_an_event_that_commits_while_the_table_is_about_to_go_is_seen(
+    connection: psycopg.Connection[Any], bare_database: str
+) -> None:
+    """The way down waits for open emits, and then counts them."""
+    schema.migrate(connection, "public", NEWEST)
+    connection.commit()
+
+    with psycopg.connect(bare_database) as other, ThreadPoolExecutor(1) as thread:
+        emit(other, event())
+        down = thread.submit(schema.migrate, connection, "public", 0)
+        until(lambda: waits(bare_database, connection.info.backend_pid, "relation"), "migrate waits for the table")
+        other.commit()
+        with pytest.raises(MigrationError, match="still holds 1 event"):
+            down.result()
+
+
+def test_a_schema_of_a_later_release_is_refused(connection: psycopg.Connection[Any]) -> None:
+    """Old code must not work on, nor step back, what it does not know."""
+    schema.migrate(connection, "public", NEWEST)
+    connection.execute("insert into outbox_migrations (version, name) values (999, 'from_the_future')")
+    connection.commit()
+
+    for target in (NEWEST, 0):
+        with pytest.raises(SchemaError, match=f"'public' is at version 999, newer than the {NEWEST} of this code"):
+            schema.migrate(connection, "public", target)
+
+
+async def test_the_relay_refuses_a_schema_that_is_not_its_own(bare_database: str) -> None:
+    """It would fail row by row instead."""
+    async with await psycopg.AsyncConnection.connect(bare_database, autocommit=True) as connection:
+
+        async def required() -> None:
+            await schema.require(connection, "public")
+
+        with pytest.raises(SchemaError, match="has no outbox in schema 'public'; create it with"):
+            await required()
+        with psycopg.connect(bare_database) as migrating:
+            schema.migrate(migrating, "public", NEWEST - 1)
+        with pytest.raises(SchemaError, match=f"is at version {NEWEST - 1}, this code needs {NEWEST}"):
+            await required()
+        with psycopg.connect(bare_database) as migrating:
+            schema.migrate(migrating, "public", NEWEST)
+        await required()
+        await connection.execute("insert into outbox_migrations (version, name) values (999, 'later')")
+        with pytest.raises(SchemaError, match="newer than"):
+            await required()
+
+
+@pytest.mark.parametrize("target", [-1, NEWEST + 1, 99])
+def test_a_version_that_does_not_exist_is_refused(connection: psycopg.Connection[Any], target: int) -> None:
+    """A typing error must not drop the outbox."""
+    with pytest.raises(ConfigurationError, match=f"no schema version {target}; this code knows 0 to {NEWEST}"):
+        schema.migrate(connection, "public", target)
+
+
+@pytest.mark.parametrize("name", ["outbox", 'Odd "schema"; --', "with.dot"])
+def test_the_outbox_lives_in_any_schema(connection: psycopg.Connection[Any], name: str) -> None:
+    """Its function finds its table whatever the caller's search_path says, and never through a temporary table."""
+    connection.execute(sql.SQL("create schema {}").format(sql.Identifier(name)))
+    public = portrait(connection)
+    schema.migrate(connection, name, NEWEST)
+
+    connection.execute("create temporary table outbox_events (like pg_class)")
+    connection.execute(sql.SQL("set search_path to pg_temp, public, {}").format(sql.Identifier(name)))
+    emitted = emit(connection, event(ordering_key="k", attributes={"a": "b"}))
+
+    stored = connection.execute(sql.SQL("select event_id from {}").format(sql.Identifier(name, "outbox_events")))
+    assert stored.fetchall() == [(emitted.event_id,)]
+    schema_only = [entry for entry in portrait(connection) if entry[0] in {"relation", "function"}]
+    assert schema_only == [entry for entry in public if entry[0] in {"relation", "function"}]
+
+
+@pytest.mark.parametrize("attempt", [schema.plan, schema.migrate])
+def test_a_schema_that_is_missing_is_refused(connection: psycopg.Connection[Any], attempt: Any) -> None:
+    """It is not made on the quiet: who owns it is the administrator's choice. The plan says so as well."""
+    with pytest.raises(SchemaError, match="has no schema 'missing'; create it, or name another one in RELAY_SCHEMA"):
+        attempt(connection, "missing", NEWEST)
+
+
+@contextmanager
+def _role(url: str) -> Iterator[str]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        name = f"role_{connection.info.dbname}"
+        connection.execute(sql.SQL("create role {}").format(sql.Identifier(name)))
+        try:
+            yield name
+        finally:
+            connection.execute(sql.SQL("drop owned by {}").format(sql.Identifier(name)))
+            connection.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+
+
+def test_a_role_without_the_right_is_told_which_one(connection: psycopg.Connection[Any], bare_database: str) -> None:
+    """Since Postgres 15 nobody but its owner creates in public."""
+    connection.execute("revoke create on schema public from public")
+    connection.commit()
+    with _role(bare_database) as name:
+        connection.execute(sql.SQL("set role {}").format(sql.Identifier(name)))
+        connection.commit()
+        with pytest.raises(ConfigurationError, match="may not change schema 'public': permission denied for schema"):
+            schema.migrate(connection, "public", NEWEST)
+
+
+def test_a_service_emits_with_insert_and_select_alone(connection: psycopg.Connection[Any], bare_database: str) -> None:
+    """The role of a service needs no right on the sequence, and none to change what was emitted."""
+    schema.migrate(connection, "public", NEWEST)
+    connection.commit()
+    with _role(bare_database) as name:
+        connection.execute(sql.SQL("grant insert, select on outbox_events to {}").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("set local role {}").format(sql.Identifier(name)))
+        assert emit(connection, event(dedup_key="d", ordering_key="k")).inserted
+        assert not emit(connection, event(dedup_key="d")).inserted
+        connection.rollback()
+
+
+_ID = "01900000-0000-7000-8000-000000000000"
+_ENVELOPE = (
+    f'{{"event_id": "{_ID}", "event_type": "a", "version": 1, "occurred_at": "2024-01-01T00:00:00Z",'
+    ' "actor": null, "data": null}'
+)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "constraint"),
+    [
+        ("event_type", "", "event_type"),
+        ("event_type", "x" * 256, "event_type"),
+        ("aggregate_type", "", "aggregate_type"),
+        ("aggregate_id", "é" * 513, "aggregate_id"),
+        ("topic", "", "topic"),
+        ("ordering_key", "x" * 1_025, "ordering_key"),
+        ("dedup_key", "", "dedup_key"),
+        ("payload", "{}", "payload_is_an_envelope"),
+        ("payload", "[]", "payload_is_an_envelope"),
+        ("payload", "null", "payload_is_an_envelope"),
+        ("payload", _ENVELOPE.replace('"event_type": "a"', '"event_type": "b"'), "payload_is_an_envelope"),
+        ("payload", _ENVELOPE.replace(_ID, _ID.replace("8", "9")), "payload_is_an_envelope"),
+        ("payload", _ENVELOPE.replace('"version": 1', '"version": "1"'), "payload_is_an_envelope"),
+        ("payload", _ENVELOPE.replace('"actor": null', '"actor": "me"'), "payload_is_an_envelope"),
+        ("payload", _ENVELOPE.replace(', "data": null', ""), "payload_is_an_envelope"),
+        ("attributes", "[]", "attributes"),
+        ("size_bytes", "0", "size_bytes"),
+        ("size_bytes", "9500001", "size_bytes"),
+        ("created_at", "infinity", "created_at"),
+        ("attempt_count", "-1", "attempt_count"),
+        ("last_error", "x" * 1_025, "last_error"),
+        ("last_error_code", "x" * 65, "last_error"),
+        ("message_id", "1", "published"),
+        ("published_at", "2024-01-01Z", "published"),
+        ("failed_at", "2024-01-01Z", "failed"),
+        ("failure_reason", "max_attempts", "failed"),
+        ("blocks_key", "true", "failed"),
+    ],
+)
+def test_the_table_refuses_what_the_relay_could_not_carry(
+    database: str, column: str, value: str, constraint: str
+) -> None:
+    """A row written by hand has to keep the same promises; each column has its own check."""
+    good = {
+        "event_id": _ID,
+        "event_type": "a",
+        "aggregate_type": "b",
+        "aggregate_id": "c",
+        "payload": _ENVELOPE,
+        "size_bytes": "700",
+    }
+
+    def insert(row: dict[str, str]) -> sql.Composed:
+        return sql.SQL("insert into outbox_events ({}) values ({})").format(
+            sql.SQL(", ").join(map(sql.Identifier, row)), sql.SQL(", ").join(map(sql.Literal, row.values()))
+        )
+
+    with psycopg.connect(database) as connection:
+        connection.execute(insert(good))
+        connection.rollback()
+        with pytest.raises(pg.CheckViolation) as refused:
+            connection.execute(insert({**good, column: value}))
+        assert refused.value.diag.constraint_name == f"outbox_events_{constraint}"
+
+
+def test_no_row_is_written_with_an_id_of_its_own(database: str) -> None:
+    """Ids are drawn in order, by the database alone."""
+    with psycopg.connect(database) as connection, pytest.raises(pg.GeneratedAlways):
+        connection.execute("insert into outbox_events (id) values (1)")
