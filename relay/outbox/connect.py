@@ -18,19 +18,28 @@ _LIVENESS: dict[str, Any] = {
     "tcp_user_timeout": 15_000,
 }
 # Parts of what the server says when no retry will help. The protocol carries their SQLSTATE, libpq does not.
-_FINAL = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied")
+_FINAL = (
+    "authentication failed",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "no password supplied",
+    "does not support SSL",
+    ": invalid ",
+)
 
 
 def conninfo(url: str) -> str:
     """The connection string, with liveness settings where it names none itself."""
-    return make_conninfo(url, **{**_LIVENESS, "application_name": "outbox-relay", **conninfo_to_dict(url)})
+    parts = conninfo_to_dict(url)
+    _refuse_split_password(url, parts)
+    return make_conninfo(url, **{**_LIVENESS, "application_name": "outbox-relay", **parts})
 
 
 def connect(url: str) -> psycopg.Connection[Any]:
     """Connect for a command that runs and ends."""
     try:
         connection = psycopg.connect(conninfo(url))
-    except psycopg.OperationalError as error:
+    except psycopg.Error as error:
         _refuse_final(error)
         raise
     connection.isolation_level = IsolationLevel.READ_COMMITTED
@@ -44,12 +53,22 @@ async def connect_async(url: str) -> psycopg.AsyncConnection[Any]:
     """
     try:
         return await psycopg.AsyncConnection.connect(conninfo(url), autocommit=True, prepare_threshold=None)
-    except psycopg.OperationalError as error:
+    except psycopg.Error as error:
         _refuse_final(error)
         raise
 
 
-def _refuse_final(error: psycopg.OperationalError) -> None:
+def _refuse_split_password(url: str, parts: dict[str, Any]) -> None:
+    """Refuse a URL whose password was cut at a special character: the rest of it would show up in errors as a host."""
+    ports = str(parts.get("port") or "").replace(",", "")
+    places = f"{parts.get('host') or ''}{parts.get('dbname') or ''}"
+    if "://" in url and ("@" in places or (ports and not ports.isdecimal())):
+        raise ConfigurationError(
+            "DATABASE_URL cannot be read: percent-encode the characters @ : / ? # % in its user and password"
+        )
+
+
+def _refuse_final(error: psycopg.Error) -> None:
     text = str(error).strip()
-    if any(part in text for part in _FINAL):
+    if isinstance(error, psycopg.ProgrammingError) or any(part in text for part in _FINAL):
         raise ConfigurationError(f"the database refuses DATABASE_URL: {text}") from error
