@@ -35,6 +35,7 @@ _TRANSIENT = (
     exceptions.Unknown,
 )
 _MISUSE = (exceptions.NotFound, exceptions.InvalidArgument, exceptions.Forbidden, exceptions.Unauthenticated)
+_FINAL = (exceptions.GoogleAPIError, GoogleAuthError)
 
 
 class Received(NamedTuple):
@@ -74,10 +75,8 @@ class PubSubReader:
                 f"subscription {self._name} cannot be read: {error.message}; it takes the name of a pull subscription "
                 "and the permissions pubsub.subscriptions.get and pubsub.subscriptions.consume"
             ) from error
-        except exceptions.GoogleAPICallError as error:
+        except _FINAL as error:
             raise _broker_error(error) from error
-        except GoogleAuthError as error:
-            raise ConfigurationError(f"no access to Google Pub/Sub: {error}") from error
         if found.filter:
             raise ConfigurationError(
                 f"subscription {self._name} filters with {found.filter!r}: it never shows the rest"
@@ -95,7 +94,7 @@ class PubSubReader:
                 if time.monotonic() - failing_since > _OUTAGE_SECONDS:
                     raise _broker_error(error) from error
                 await asyncio.sleep(_PAUSE_SECONDS)
-            except exceptions.GoogleAPICallError as error:
+            except _FINAL as error:
                 raise _broker_error(error) from error
 
     async def acknowledge(self, received: Sequence[Received]) -> None:
@@ -103,7 +102,7 @@ class PubSubReader:
         request = AcknowledgeRequest(subscription=self._name, ack_ids=[each.ack_id for each in received])
         try:
             await self._client.acknowledge(request)
-        except (exceptions.GoogleAPICallError, exceptions.RetryError) as error:
+        except _FINAL as error:
             raise _broker_error(error) from error
 
     async def __aenter__(self) -> Self:
@@ -113,7 +112,7 @@ class PubSubReader:
         """Close the channel; deliveries that were on their way come back after their deadline."""
         if self._pending is not None:
             self._pending.cancel()
-            await asyncio.wait([self._pending])
+            await asyncio.gather(self._pending, return_exceptions=True)
         await self._client.transport.close()  # type: ignore[no-untyped-call]
 
     async def _next(self, seconds: float) -> Sequence[Received]:
@@ -154,7 +153,7 @@ def _path(project: str, subscription: str) -> str:
     return subscription if subscription.startswith("projects/") else f"projects/{project}/subscriptions/{subscription}"
 
 
-def _broker_error(error: exceptions.GoogleAPIError) -> BrokerError:
+def _broker_error(error: Exception) -> BrokerError:
     status = getattr(error, "grpc_status_code", None)
     return BrokerError(status.name if status else type(error).__name__, str(getattr(error, "message", error)))
 

@@ -76,18 +76,19 @@ class _Progress:
         self._due = time.monotonic() + self._seconds
 
     def __call__(self, what: str, count: int) -> None:
-        if time.monotonic() < self._due:
-            return
-        self._due = time.monotonic() + self._seconds
-        line = f"{count:,} {what}"
+        if time.monotonic() >= self._due:
+            self._due = time.monotonic() + self._seconds
+            self._show(f"{count:,} {what}")
+
+    def close(self) -> None:
+        """Leave the terminal as it was."""
+        if self._in_place:
+            self._show("")
+
+    def _show(self, line: str) -> None:
         print(
             f"\r\x1b[K{line}" if self._in_place else line,
             end="" if self._in_place else "\n",
             file=sys.stderr,
             flush=True,
         )
-
-    def close(self) -> None:
-        """Leave the terminal as it was."""
-        if self._in_place:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
