@@ -31,7 +31,7 @@ class PubSubSide:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self._channel = grpc.aio.insecure_channel(address)
+        self._channel = grpc.aio.insecure_channel(address, options=[("grpc.max_receive_message_length", -1)])
         self._publisher = PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=self._channel))
         self._subscriber = SubscriberAsyncClient(transport=SubscriberGrpcAsyncIOTransport(channel=self._channel))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
-import psutil  # type: ignore[import-untyped]  # ships no types
+import psutil
 import pytest
 
 PATIENCE_SECONDS = 30.0

@@ -3,7 +3,7 @@
 import os
 import signal
 
-import psutil  # type: ignore[import-untyped]  # ships no types
+import psutil
 import psycopg
 import pytest
 
