@@ -4,10 +4,11 @@ import re
 from datetime import timedelta
 from typing import Annotated
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
-_UNITS = {"": "milliseconds", "ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_PATTERN = re.compile(r"(\d{1,12})\s*(ms|s|m|h|d|)")
+_MILLISECONDS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_PATTERN = re.compile(r"([0-9]{1,12})\s*(ms|s|m|h|d|)")
+_LONGEST = timedelta(days=36_500)
 
 
 def parse(value: object) -> timedelta:
@@ -17,7 +18,17 @@ def parse(value: object) -> timedelta:
     match = _PATTERN.fullmatch(str(value).strip().lower())
     if not match:
         raise ValueError(f"{value!r} is not a duration; write it like 500ms, 30s, 15m, 720h or 30d")
-    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+    milliseconds = int(match[1]) * _MILLISECONDS[match[2]]
+    if milliseconds > _LONGEST / timedelta(milliseconds=1):
+        raise ValueError(f"{value!r} is longer than {_LONGEST.days}d, the longest duration there is")
+    return timedelta(milliseconds=milliseconds)
+
+
+def _positive(value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ValueError("must be longer than zero")
+    return value
 
 
 Duration = Annotated[timedelta, BeforeValidator(parse)]
+PositiveDuration = Annotated[Duration, AfterValidator(_positive)]
