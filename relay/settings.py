@@ -1,83 +1,120 @@
 """Every knob of the relay, read once from the environment and `.env`, and passed down from there."""
 
+from datetime import timedelta
 from typing import Annotated, Any, Literal
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
-from pydantic import AliasChoices, Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from relay.errors import ConfigurationError
-from relay.kernel.duration import Duration, parse
+from relay.kernel.duration import Duration, PositiveDuration, parse
+
+_MISSING = {
+    "database_url": "DATABASE_URL is not set; write it like postgresql://user:password@host:5432/db",
+    "pubsub_project_id": "PUBSUB_PROJECT_ID is not set; name the Google Cloud project of your topics",
+}
+
+_LONGEST_IN_POSTGRES = timedelta(days=24)
 
 
 class Settings(BaseSettings):
-    """The names are the environment's, in lower case; a comment that ends in a value gives the default."""
+    """The names are the environment's, in lower case; a text that ends in a value gives the default."""
 
-    model_config = SettingsConfigDict(env_file=".env", extra="ignore", frozen=True, hide_input_in_errors=True)
+    model_config = SettingsConfigDict(
+        env_file=".env",
+        env_file_encoding="utf-8",
+        env_ignore_empty=True,
+        extra="ignore",
+        frozen=True,
+        hide_input_in_errors=True,
+        str_strip_whitespace=True,
+        use_attribute_docstrings=True,
+    )
 
-    # Where the outbox is, as a libpq URL or key-value string. Required by every command that reads it.
     database_url: SecretStr = SecretStr("")
-    # The schema of the outbox's tables. public
+    """Where the outbox is, as a libpq URL or key-value string. Required by every command that reads it."""
     relay_schema: Annotated[str, Field(min_length=1)] = "public"
+    """The schema of the outbox's tables. public"""
 
-    # The project of topics that are named without one. Required to publish.
-    pubsub_project_id: Annotated[
-        str, Field(validation_alias=AliasChoices("PUBSUB_PROJECT_ID", "GOOGLE_CLOUD_PROJECT"))
-    ] = ""
-    # host:port of an emulator; nothing leaves the machine then, and no credentials are asked for.
+    google_cloud_project: str = ""
+    """What platforms set. PUBSUB_PROJECT_ID goes over it, wherever either is set."""
+    pubsub_project_id: Annotated[str, Field(validate_default=True)] = ""
+    """The project of topics that are named without one. Required to publish, or GOOGLE_CLOUD_PROJECT."""
     pubsub_emulator_host: str = ""
-    # A regional endpoint, such as europe-west1-pubsub.googleapis.com:443. The global one
+    """host:port of an emulator; nothing leaves the machine then, and no credentials are asked for."""
     pubsub_endpoint: str = ""
+    """A regional endpoint, such as europe-west1-pubsub.googleapis.com:443. The global one"""
 
-    # Where events go that name no topic. domain-events
     relay_topic: Annotated[str, Field(min_length=1)] = "domain-events"
-    # Rows of each kind that one transaction claims; fewer cost more transactions an event. 1000
+    """Where events go that name no topic. domain-events"""
     relay_batch_size: Annotated[int, Field(ge=1, le=10_000)] = 1_000
-    # How long an idle relay sleeps before it looks again, and up to how much longer. 500 ms, 250 ms
-    relay_poll_ms: Duration = parse("500ms")
+    """Rows of each kind that one transaction claims; fewer cost more transactions an event. 1000"""
+    relay_poll_ms: PositiveDuration = parse("500ms")
+    """How long an idle relay sleeps before it looks again. 500ms"""
     relay_poll_jitter_ms: Duration = parse("250ms")
-    # How long one batch may wait for the broker; its rows stay locked meanwhile. 15 s
-    relay_publish_budget_ms: Duration = parse("15s")
-    # When the database ends a session that waits inside a transaction; above the budget. 20 s
-    relay_idle_tx_ms: Duration = parse("20s")
-    # The longest pause after the broker failed; the first is 500 ms, each next one double. 10 s
-    relay_outage_max_ms: Duration = parse("10s")
-    # How long what is in flight may take to end after SIGTERM; Heroku kills at 30 s. 25 s
+    """Up to how much longer it sleeps, so that several relays do not look at the same moment. 250ms"""
+    relay_publish_budget_ms: PositiveDuration = parse("15s")
+    """How long one batch may wait for the broker; its rows stay locked meanwhile. 15s"""
+    relay_idle_tx_ms: PositiveDuration = parse("20s")
+    """When the database ends a session that waits inside a transaction; above the budget. 20s"""
+    relay_outage_max_ms: PositiveDuration = parse("10s")
+    """The longest pause after the broker failed; the first is 500ms, each next one double. 10s"""
     relay_shutdown_ms: Duration = parse("25s")
-    # How long one tick may take in all, and each runner of it. 480 s, 60 s
-    relay_tick_max_ms: Duration = parse("480s")
-    relay_runner_max_ms: Duration = parse("60s")
-    # The least severe log line that is written. info
+    """How long what is in flight may take to end after SIGTERM; Heroku kills at 30s. 25s"""
+    relay_tick_max_ms: PositiveDuration = parse("480s")
+    """How long one tick may take in all. 480s"""
+    relay_runner_max_ms: PositiveDuration = parse("60s")
+    """How long each pass of a runner may take; it is then asked to end, and cancelled RELAY_IDLE_TX_MS later. 60s"""
     relay_log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least severe log line that is written. info"""
 
     @field_validator("relay_log_level", mode="before")
     @classmethod
     def _lower(cls, value: object) -> object:
-        return value.lower() if isinstance(value, str) else value
+        return value.strip().lower() if isinstance(value, str) else value
+
+    @field_validator("pubsub_project_id")
+    @classmethod
+    def _or_of_the_platform(cls, value: str, known: ValidationInfo) -> str:
+        return value or str(known.data.get("google_cloud_project", ""))
+
+    @field_validator("relay_idle_tx_ms")
+    @classmethod
+    def _fits_postgres(cls, value: timedelta) -> timedelta:
+        if value > _LONGEST_IN_POSTGRES:
+            raise ValueError(f"must not be longer than {_LONGEST_IN_POSTGRES.days}d, the most that Postgres takes")
+        return value
 
     @field_validator("database_url")
     @classmethod
     def _is_conninfo(cls, value: SecretStr) -> SecretStr:
+        text = value.get_secret_value().strip()
         try:
-            conninfo_to_dict(value.get_secret_value())
-        except ProgrammingError as error:
+            conninfo_to_dict(text)
+        except ProgrammingError:
             # libpq repeats parts of the string, and with them perhaps the password.
-            raise ValueError("is not a connection string; write it like postgresql://user:password@host:5432/db") from (
-                error
-            )
-        return value
+            raise ValueError(
+                "is not a connection string; write it like postgresql://user:password@host:5432/db"
+            ) from None
+        return SecretStr(text)
+
+    def require(self, *names: str) -> None:
+        """Raise ConfigurationError with a sentence for each of these settings that is not set."""
+        missing = [_MISSING[name] for name in names if not _text(getattr(self, name))]
+        if missing:
+            raise ConfigurationError(". ".join(missing))
 
     def require_database(self) -> str:
         """The connection string. Raises ConfigurationError when there is none."""
-        if not self.database_url.get_secret_value():
-            raise ConfigurationError("DATABASE_URL is not set; write it like postgresql://user:password@host:5432/db")
+        self.require("database_url")
         return self.database_url.get_secret_value()
 
     def require_project(self) -> str:
         """The Pub/Sub project. Raises ConfigurationError when there is none."""
-        if not self.pubsub_project_id:
-            raise ConfigurationError("PUBSUB_PROJECT_ID is not set; name the Google Cloud project of your topics")
+        self.require("pubsub_project_id")
         return self.pubsub_project_id
 
 
@@ -86,7 +123,9 @@ def load(**overrides: Any) -> Settings:
     try:
         settings = Settings(**overrides)
     except ValidationError as error:
-        raise ConfigurationError("\n".join(_sentence(fault["loc"], fault["msg"]) for fault in error.errors())) from None
+        raise ConfigurationError("\n".join(map(_sentence, error.errors()))) from None
+    except (SettingsError, OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"the environment or .env cannot be read: {error}") from None
     if settings.relay_publish_budget_ms >= settings.relay_idle_tx_ms:
         raise ConfigurationError(
             f"RELAY_PUBLISH_BUDGET_MS ({settings.relay_publish_budget_ms}) must stay below "
@@ -95,6 +134,13 @@ def load(**overrides: Any) -> Settings:
     return settings
 
 
-def _sentence(location: tuple[int | str, ...], message: str) -> str:
-    name = str(location[0]).upper() if location else "the settings"
-    return f"{name} {message.removeprefix('Value error, ')}"
+def _sentence(fault: ErrorDetails) -> str:
+    """What is wrong, with the value; our own validators name it themselves where it is no secret."""
+    name = str(fault["loc"][0]).upper() if fault["loc"] else "the settings"
+    if fault["type"] == "value_error":
+        return f"{name} {fault['msg'].removeprefix('Value error, ')}"
+    return f"{name} is {fault['input']!r:.100}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
+
+
+def _text(value: str | SecretStr) -> str:
+    return value.get_secret_value() if isinstance(value, SecretStr) else value

@@ -1,0 +1,256 @@
+"""Every knob: its name, unit, default, and what is refused."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pydantic import SecretStr
+
+from relay.errors import ConfigurationError
+from relay.settings import Settings, load
+
+SECRET = "hunter2"  # noqa: S105 -- made up, to be looked for in what is printed
+
+
+def text_of(default: Any) -> str:
+    """A default as the documentation writes it."""
+    if isinstance(default, timedelta):
+        milliseconds = default // timedelta(milliseconds=1)
+        return f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"
+    if isinstance(default, SecretStr):
+        return default.get_secret_value()
+    return str(default)
+
+
+class Documented(NamedTuple):
+    """A line of the table in the documentation."""
+
+    name: str
+    default: str
+    text: str
+
+
+# Everything that such a table needs, from the settings themselves.
+TABLE = [
+    Documented(name.upper(), text_of(field.default), field.description or "")
+    for name, field in Settings.model_fields.items()
+]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for line in TABLE:
+        monkeypatch.delenv(line.name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_these_are_the_settings_and_their_defaults() -> None:
+    """Names and defaults are relied upon; a change here is a change for users."""
+    assert {line.name: line.default for line in TABLE} == {
+        "DATABASE_URL": "",
+        "RELAY_SCHEMA": "public",
+        "GOOGLE_CLOUD_PROJECT": "",
+        "PUBSUB_PROJECT_ID": "",
+        "PUBSUB_EMULATOR_HOST": "",
+        "PUBSUB_ENDPOINT": "",
+        "RELAY_TOPIC": "domain-events",
+        "RELAY_BATCH_SIZE": "1000",
+        "RELAY_POLL_MS": "500ms",
+        "RELAY_POLL_JITTER_MS": "250ms",
+        "RELAY_PUBLISH_BUDGET_MS": "15s",
+        "RELAY_IDLE_TX_MS": "20s",
+        "RELAY_OUTAGE_MAX_MS": "10s",
+        "RELAY_SHUTDOWN_MS": "25s",
+        "RELAY_TICK_MAX_MS": "480s",
+        "RELAY_RUNNER_MAX_MS": "60s",
+        "RELAY_LOG_LEVEL": "info",
+    }
+    assert load() == Settings.model_construct()
+
+
+@pytest.mark.parametrize("line", TABLE, ids=lambda line: line.name)
+def test_every_setting_documents_itself(line: Documented) -> None:
+    """Its text says what it does, and ends in the default where there is one."""
+    assert line.text
+    if line.default:
+        assert line.text.endswith(f". {line.default}")
+
+
+@pytest.mark.parametrize("line", TABLE, ids=lambda line: line.name)
+def test_every_setting_is_read_from_the_environment(line: Documented, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under its name in capitals."""
+    values = {"RELAY_BATCH_SIZE": "7", "RELAY_LOG_LEVEL": "debug", "RELAY_PUBLISH_BUDGET_MS": "7s"}
+    value = values.get(line.name, "21s" if line.name.endswith("_MS") else "host=x")
+    monkeypatch.setenv(line.name, value)
+
+    assert text_of(getattr(load(), line.name.lower())) == value
+
+
+@pytest.mark.parametrize("line", TABLE, ids=lambda line: line.name)
+def test_an_empty_value_means_unset(line: Documented, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line `RELAY_TOPIC=` must not publish to a topic without a name."""
+    monkeypatch.setenv(line.name, "")
+    Path(".env").write_text(f"{line.name}=\n")
+
+    assert load() == Settings.model_construct()
+    assert text_of(getattr(load(), line.name.lower())) == line.default
+
+
+def test_dot_env_is_read_from_the_working_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comments, quotes and other programs' lines included; the environment goes over it, an empty value does not."""
+    Path(".env").write_text(
+        "# ours\nRELAY_TOPIC='from-file'\nexport RELAY_SCHEMA=shop\nRELAY_BATCH_SIZE=5\nSOMEBODY_ELSES=1\n"
+    )
+    monkeypatch.setenv("RELAY_BATCH_SIZE", "6")
+    monkeypatch.setenv("RELAY_TOPIC", "")
+
+    settings = load()
+
+    assert (settings.relay_topic, settings.relay_schema, settings.relay_batch_size) == ("from-file", "shop", 6)
+
+
+def test_the_projects_own_name_goes_over_googles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A platform sets GOOGLE_CLOUD_PROJECT by itself; who sets the other one means it, wherever."""
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "platform")
+    assert load().require_project() == "platform"
+
+    Path(".env").write_text("PUBSUB_PROJECT_ID=file\n")
+    assert load().require_project() == "file"
+
+    monkeypatch.setenv("PUBSUB_PROJECT_ID", "environment")
+    assert load().require_project() == "environment"
+
+
+def test_white_space_around_a_value_is_none_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Secrets come with a line's end attached."""
+    monkeypatch.setenv("DATABASE_URL", " postgresql://u:p@h/db\n")
+    monkeypatch.setenv("RELAY_TOPIC", " orders ")
+    monkeypatch.setenv("RELAY_LOG_LEVEL", " DEBUG ")
+
+    settings = load()
+
+    assert settings.require_database() == "postgresql://u:p@h/db"
+    assert (settings.relay_topic, settings.relay_log_level) == ("orders", "debug")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("RELAY_BATCH_SIZE", "0", "RELAY_BATCH_SIZE is '0': input should be greater than or equal to 1"),
+        ("RELAY_BATCH_SIZE", "10001", "RELAY_BATCH_SIZE is '10001': input should be less than or equal to 10000"),
+        ("RELAY_BATCH_SIZE", "many", "RELAY_BATCH_SIZE is 'many': input should be a valid integer"),
+        ("RELAY_TOPIC", " ", "RELAY_TOPIC is ' ': string should have at least 1 character"),
+        ("RELAY_SCHEMA", " ", "RELAY_SCHEMA is ' ': string should have at least 1 character"),
+        ("RELAY_LOG_LEVEL", "loud", "RELAY_LOG_LEVEL is 'loud': input should be 'debug', 'info', 'warning' or 'error'"),
+        ("RELAY_POLL_MS", "-1", "RELAY_POLL_MS '-1' is not a duration; write it like 500ms"),
+        ("RELAY_POLL_MS", "1.5", "RELAY_POLL_MS '1.5' is not a duration"),
+        ("RELAY_SHUTDOWN_MS", "soon", "RELAY_SHUTDOWN_MS 'soon' is not a duration"),
+        ("RELAY_SHUTDOWN_MS", "99999d", "RELAY_SHUTDOWN_MS '99999d' is longer than 36500d"),
+        ("RELAY_POLL_MS", "0", "RELAY_POLL_MS must be longer than zero"),
+        ("RELAY_OUTAGE_MAX_MS", "0", "RELAY_OUTAGE_MAX_MS must be longer than zero"),
+        ("RELAY_PUBLISH_BUDGET_MS", "0", "RELAY_PUBLISH_BUDGET_MS must be longer than zero"),
+        ("RELAY_IDLE_TX_MS", "0", "RELAY_IDLE_TX_MS must be longer than zero"),
+        ("RELAY_IDLE_TX_MS", "25d", "RELAY_IDLE_TX_MS must not be longer than 24d"),
+        ("RELAY_TICK_MAX_MS", "0", "RELAY_TICK_MAX_MS must be longer than zero"),
+        ("RELAY_RUNNER_MAX_MS", "0", "RELAY_RUNNER_MAX_MS must be longer than zero"),
+        ("RELAY_IDLE_TX_MS", "15s", "RELAY_PUBLISH_BUDGET_MS (0:00:15) must stay below RELAY_IDLE_TX_MS (0:00:15)"),
+        ("RELAY_PUBLISH_BUDGET_MS", "21s", "RELAY_PUBLISH_BUDGET_MS (0:00:21) must stay below RELAY_IDLE_TX_MS"),
+    ],
+)
+def test_nonsense_is_refused_in_a_sentence(
+    name: str, value: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name, the value, and what would be right."""
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(ConfigurationError) as refusal:
+        load()
+
+    assert str(refusal.value).startswith(sentence)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["RELAY_POLL_JITTER_MS", "RELAY_SHUTDOWN_MS"])
+def test_zero_is_taken_where_it_is_a_choice(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No jitter, no patience."""
+    monkeypatch.setenv(name, "0")
+
+    assert getattr(load(), name.lower()) == timedelta(0)
+
+
+def test_every_fault_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody mends them one restart at a time."""
+    monkeypatch.setenv("RELAY_BATCH_SIZE", "many")
+    monkeypatch.setenv("RELAY_POLL_MS", "0")
+    Path(".env").write_text("RELAY_LOG_LEVEL=loud\nDATABASE_URL=postgresql://u:p@[h/db\n")
+
+    with pytest.raises(ConfigurationError) as refusal:
+        load()
+
+    assert [line.split()[0] for line in str(refusal.value).splitlines()] == [
+        "DATABASE_URL",
+        "RELAY_BATCH_SIZE",
+        "RELAY_POLL_MS",
+        "RELAY_LOG_LEVEL",
+    ]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://user:{SECRET}@host:5432/db?no_such_parameter=1",
+        f"user={SECRET} password",
+        f"postgresql://user:{SECRET}@[::1/db",
+        f"postgresql://user:{SECRET}%zz@host/db",
+        f"mysql://user:{SECRET}@host/db",
+    ],
+)
+def test_a_malformed_database_url_is_refused_without_its_password(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libpq's own sentence would repeat it, and so would a traceback."""
+    monkeypatch.setenv("DATABASE_URL", url)
+
+    with pytest.raises(ConfigurationError) as refusal:
+        load()
+
+    assert str(refusal.value) == (
+        "DATABASE_URL is not a connection string; write it like postgresql://user:password@host:5432/db"
+    )
+    assert refusal.value.__cause__ is None
+    assert refusal.value.__suppress_context__
+
+
+@pytest.mark.parametrize("url", [f"postgres://u:{SECRET}@h/db", f"host=h user=u password={SECRET}"])
+def test_the_password_is_never_printed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither by accident nor in a dump of the settings."""
+    monkeypatch.setenv("DATABASE_URL", url)
+
+    settings = load()
+
+    assert SECRET in settings.require_database()
+    for printed in (repr(settings), str(settings), str(settings.model_dump()), settings.model_dump_json()):
+        assert SECRET not in printed
+
+
+def test_what_is_required_and_missing_is_said_at_once() -> None:
+    """Each with its sentence."""
+    with pytest.raises(ConfigurationError, match=r"DATABASE_URL is not set.*PUBSUB_PROJECT_ID is not set"):
+        load().require("database_url", "pubsub_project_id")
+    with pytest.raises(ConfigurationError, match=r"^DATABASE_URL is not set; write it like postgresql://"):
+        load().require_database()
+    with pytest.raises(ConfigurationError, match=r"^PUBSUB_PROJECT_ID is not set; name the Google Cloud project"):
+        load().require_project()
+
+
+def test_a_dot_env_that_cannot_be_read_is_a_fault_of_the_configuration() -> None:
+    """Bytes that are no text, for example."""
+    Path(".env").write_bytes(b"RELAY_TOPIC=\xff\xfe\n")
+
+    with pytest.raises(ConfigurationError, match=r"the environment or \.env cannot be read"):
+        load()
+
+
+def test_settings_do_not_change() -> None:
+    """They are read once and passed down."""
+    with pytest.raises(ValueError, match="frozen"):
+        load().relay_topic = "another"
