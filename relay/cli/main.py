@@ -19,14 +19,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.command(options))
     except ConfigurationError as error:
         return _complain(error, MISUSED)
-    except (RelayError, psycopg.Error) as error:
+    except RelayError as error:
         return _complain(error, FAILED)
+    except psycopg.Error as error:
+        # The details that Postgres adds may quote the row.
+        return _complain(error.diag.message_primary or error, FAILED)
     except KeyboardInterrupt:
         return 130
 
 
-def _complain(error: Exception, code: int) -> int:
-    print(f"relay: {str(error).strip()}", file=sys.stderr)
+def _complain(error: object, code: int) -> int:
+    for line in str(error).strip().splitlines():
+        print(f"relay: {line}", file=sys.stderr)
     return code
 
 

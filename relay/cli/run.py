@@ -3,17 +3,19 @@
 import argparse
 import asyncio
 import json
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import psycopg
 
 from relay.brokers.pubsub import PubSub, PubSubAddress
-from relay.kernel.clock import SystemClock
+from relay.errors import ConfigurationError
+from relay.kernel.clock import Clock, SystemClock
 from relay.kernel.loop import Loop
-from relay.kernel.observe import Observe
+from relay.kernel.observe import Observe, to_all
 from relay.kernel.shutdown import Shutdown
-from relay.kernel.supervise import supervise
+from relay.kernel.supervise import CANCEL_SECONDS, CLOSE_SECONDS, supervise
 from relay.kernel.tick import tick
 from relay.kernel.worker import Worker
 from relay.operate import logs
@@ -22,6 +24,9 @@ from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
 from relay.publisher.publisher import Publisher, PublishPolicy
 from relay.settings import Settings, load
+
+# What remains after the soft timeout; at the defaults, half a second less than Heroku grants.
+HARD_END_SECONDS = CANCEL_SECONDS + CLOSE_SECONDS + 0.5
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -43,46 +48,48 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 async def _run(settings: Settings) -> int:
-    shutdown, clock, observe = _begin(settings)
-    worker = Worker(await _publisher(settings, observe), clock, observe)
-    loop = Loop(worker, clock, settings.relay_runner_max_ms.total_seconds())
-    abandoned = await supervise([loop], shutdown, clock, settings.relay_shutdown_ms.total_seconds(), observe)
+    shutdown, clock, observe = Shutdown(), SystemClock(), _observe(settings)
+    soft_timeout = settings.relay_shutdown_ms.total_seconds()
+    with shutdown.listening(soft_timeout + HARD_END_SECONDS):
+        worker = _publisher(settings, clock, observe)
+        loop = Loop(worker, clock, settings.relay_runner_max_ms.total_seconds(), final=(ConfigurationError,))
+        abandoned = await supervise([loop], shutdown, clock, soft_timeout, observe)
     return 1 if abandoned else 0
 
 
 async def _tick(settings: Settings) -> int:
-    shutdown, clock, observe = _begin(settings)
-    publisher = await _publisher(settings, observe)
-    try:
-        report = await tick(
-            [Worker(publisher, clock, observe)],
-            shutdown,
-            clock,
-            settings.relay_tick_max_ms.total_seconds(),
-            settings.relay_runner_max_ms.total_seconds(),
-        )
-    finally:
-        await publisher.close()
-    print(json.dumps(report.as_json()))
-    return 1 if report.failed else 0
+    shutdown, clock, observe = Shutdown(), SystemClock(), _observe(settings)
+    with shutdown.listening(settings.relay_shutdown_ms.total_seconds() + HARD_END_SECONDS):
+        worker = _publisher(settings, clock, observe)
+        try:
+            report = await tick(
+                [worker],
+                shutdown,
+                clock,
+                settings.relay_tick_max_ms.total_seconds(),
+                settings.relay_runner_max_ms.total_seconds(),
+            )
+        finally:
+            await worker.close(CLOSE_SECONDS)
+    print(json.dumps(report.as_json()), flush=True)
+    for failure in report.failures:
+        raise failure
+    return 0
 
 
-def _begin(settings: Settings) -> tuple[Shutdown, SystemClock, Observe]:
-    logs.configure(settings.relay_log_level)
-    shutdown = Shutdown()
-    shutdown.listen()
-    return shutdown, SystemClock(), logs.LogLines()
+def _observe(settings: Settings) -> Observe:
+    logs.adopt_libraries(sys.stderr)
+    return to_all(logs.LogLines(logs.logger(settings.relay_log_level, sys.stderr)))
 
 
-async def _publisher(settings: Settings, observe: Observe) -> Publisher:
-    connect = _connector(settings)
+def _publisher(settings: Settings, clock: Clock, observe: Observe) -> Worker:
+    """Build the publisher. It connects in its first pass: a database that is away is the loop's to wait for."""
+    settings.require("database_url", "pubsub_project_id")
     address = PubSubAddress(
         project=settings.require_project(),
         emulator=settings.pubsub_emulator_host or None,
         endpoint=settings.pubsub_endpoint or None,
     )
-    outbox = Outbox(connect, settings.relay_schema, round(settings.relay_idle_tx_ms.total_seconds() * 1000))
-    await outbox.open()
     policy = PublishPolicy(
         topic=settings.relay_topic,
         batch_size=settings.relay_batch_size,
@@ -93,7 +100,10 @@ async def _publisher(settings: Settings, observe: Observe) -> Publisher:
             settings.relay_outage_max_ms.total_seconds(),
         ),
     )
-    return Publisher(outbox, PubSub(address), policy, observe)
+    idle_tx = settings.relay_idle_tx_ms.total_seconds()
+    outbox = Outbox(_connector(settings), settings.relay_schema, round(idle_tx * 1000))
+    # The last batch of a pass may begin as its budget ends. The database grants it this long, and so do we.
+    return Worker(Publisher(outbox, PubSub(address), policy, observe), clock, observe, grace=idle_tx)
 
 
 def _connector(settings: Settings) -> Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]:

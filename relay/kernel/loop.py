@@ -10,9 +10,20 @@ from relay.kernel.worker import Outcome, Worker
 
 
 class Loop:
-    """Calls a worker at its runner's pace; a wake-up cuts any wait short."""
+    """Calls a worker at its runner's pace; a wake-up cuts any wait short.
 
-    def __init__(self, worker: Worker, clock: Clock, pass_seconds: float, jitter: Jitter = uniform) -> None:
+    An error of a `final` kind ends the loop while no pass has ended well yet: no repetition will mend it.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        clock: Clock,
+        pass_seconds: float,
+        jitter: Jitter = uniform,
+        *,
+        final: tuple[type[Exception], ...] = (),
+    ) -> None:
         self.worker = worker
         self.wake = asyncio.Event()
         self._clock = clock
@@ -20,17 +31,30 @@ class Loop:
         self._pace = worker.runner.pace
         self._idle = Backoff(self._pace.idle, jitter)
         self._error = Backoff(self._pace.error, jitter)
+        self._final = final
 
     async def run(self, stopping: asyncio.Event) -> None:
-        """Run passes until `stopping` is set; whoever sets it also sets `wake`."""
+        """Run passes until `stopping` is set; whoever sets it also sets `wake`. Raises errors that are final."""
         while not stopping.is_set():
             outcome = await self.worker.run_once(stopping, self._pass_seconds)
+            self._judge(outcome)
+            # A pass may end without ever having waited: signals and the other loops get their turn here.
+            await asyncio.sleep(0)
             delay = self._delay_after(outcome)
             if delay > 0:
                 await self._clock.wait(self.wake, delay)
+            # No await since the wait: a wake-up lost here comes before the next pass, which sees what it was about.
             self.wake.clear()
 
+    def _judge(self, outcome: Outcome) -> None:
+        if not outcome.error:
+            self._final = ()  # what has worked once may work again
+        elif isinstance(outcome.error, self._final):
+            raise outcome.error
+
     def _delay_after(self, outcome: Outcome) -> float:
+        if outcome.report.processed:
+            self._idle.reset()
         wanted = Next.BACK_OFF if outcome.error else outcome.report.next
         match wanted:
             case Next.AGAIN:

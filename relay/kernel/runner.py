@@ -69,7 +69,7 @@ class Runner(Protocol):
         ...
 
     async def run_once(self, budget: Budget) -> Report:
-        """Do what is due, within the budget. Cancellation must leave nothing half-done."""
+        """Do what is due, within the budget. Cancellation must end it, and leave nothing half-done."""
         ...
 
     async def close(self) -> None:

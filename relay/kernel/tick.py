@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay.kernel.clock import Clock
+from relay.kernel.failure import sentence
 from relay.kernel.shutdown import Shutdown
 from relay.kernel.worker import Outcome, Worker
 
@@ -17,9 +18,9 @@ class TickReport:
     seconds: float
 
     @property
-    def failed(self) -> bool:
-        """Some runner raised."""
-        return any(outcome and outcome.error for outcome in self.outcomes.values())
+    def failures(self) -> list[BaseException]:
+        """What runners raised, in their order. Errors that a report counts are none of these."""
+        return [outcome.error for outcome in self.outcomes.values() if outcome and outcome.error]
 
     def as_json(self) -> dict[str, Any]:
         """The report as the command prints it."""
@@ -56,5 +57,5 @@ def _runner_json(outcome: Outcome | None) -> dict[str, Any]:
         "errors": report.errors,
         "next": report.next.value,
         "duration_ms": round(outcome.seconds * 1000),
-        "error": f"{type(outcome.error).__name__}: {outcome.error}" if outcome.error else None,
+        "error": sentence(outcome.error) if outcome.error else None,
     }

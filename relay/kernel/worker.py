@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import dataclass
 
 from relay.kernel.clock import Clock
-from relay.kernel.observe import Observe, PassFailed, PassFinished, PassSkipped
+from relay.kernel.observe import CloseFailed, Observe, PassFailed, PassFinished, PassSkipped
 from relay.kernel.runner import Budget, Report, Runner
 
-# A pass looks at its budget between two units of work; beyond the budget and this it is cancelled.
-HARD_GRACE = 20.0
+# A pass looks at its budget between two units of work, so it may end one unit late; beyond that it is cancelled.
+GRACE_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +21,13 @@ class Outcome:
 
 
 class Worker:
-    """Runs the passes of one runner."""
+    """Runs the passes of one runner. `grace` is longer than any one unit of its work may take."""
 
-    def __init__(self, runner: Runner, clock: Clock, observe: Observe) -> None:
+    def __init__(self, runner: Runner, clock: Clock, observe: Observe, grace: float = GRACE_SECONDS) -> None:
         self.runner = runner
         self._clock = clock
         self._observe = observe
+        self._grace = grace
         self._busy = False
 
     async def run_once(self, stopping: asyncio.Event, seconds: float, items: int | None = None) -> Outcome:
@@ -40,16 +41,46 @@ class Worker:
         finally:
             self._busy = False
 
+    async def close(self, seconds: float) -> bool:
+        """Close the runner. False when it is still busy, or did not let go in time; what it raises is observed."""
+        if self._busy:
+            return False
+        closing = asyncio.create_task(self.runner.close())
+        await asyncio.wait({closing}, timeout=seconds)
+        if not closing.done():
+            closing.cancel()
+            self._observe(CloseFailed(self.runner.name, TimeoutError(f"not closed within {seconds:g} s")))
+            return False
+        error = asyncio.CancelledError() if closing.cancelled() else closing.exception()
+        if error is not None:
+            self._observe(CloseFailed(self.runner.name, error))
+        return True
+
     async def _pass(self, stopping: asyncio.Event, seconds: float, items: int | None) -> Outcome:
         began = self._clock.monotonic()
         budget = Budget(began + seconds, self._clock.monotonic, stopping, items)
+        limit = asyncio.timeout(seconds + self._grace)
         try:
-            async with asyncio.timeout(seconds + HARD_GRACE):
+            async with limit:
                 report = await self.runner.run_once(budget)
-        except Exception as error:  # noqa: BLE001 -- a runner's failure is an outcome: logged, paced and reported
+        except BaseException as error:
+            if not _is_the_runners(error):
+                raise
+            failure = error
+            if limit.expired():
+                failure = TimeoutError(f"cancelled {self._grace:g} s after its budget of {seconds:g} s was spent")
+                failure.__cause__ = error
             elapsed = self._clock.monotonic() - began
-            self._observe(PassFailed(self.runner.name, error, elapsed))
-            return Outcome(Report(errors=1), elapsed, error)
+            self._observe(PassFailed(self.runner.name, failure, elapsed))
+            return Outcome(Report(errors=1), elapsed, failure)
         elapsed = self._clock.monotonic() - began
         self._observe(PassFinished(self.runner.name, report, elapsed))
         return Outcome(report, elapsed)
+
+
+def _is_the_runners(error: BaseException) -> bool:
+    """Whether the runner failed, whatever it raised; else somebody cancels this task, or Python ends the process."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or not task.cancelling()
+    return not isinstance(error, KeyboardInterrupt | GeneratorExit)

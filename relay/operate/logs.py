@@ -1,36 +1,65 @@
 """Log lines: for people on a terminal, JSON elsewhere."""
 
 import logging
-import sys
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
+from structlog.typing import FilteringBoundLogger, Processor
 
-from relay.kernel.observe import PassFailed, PassFinished, PassSkipped, ShutdownBegan, ShutdownEnded
+from relay.kernel.failure import MOST_CHARACTERS, origin, sentence
+from relay.kernel.observe import (
+    CloseFailed,
+    LoopDied,
+    PassFailed,
+    PassFinished,
+    PassSkipped,
+    ShutdownBegan,
+    ShutdownEnded,
+)
 from relay.publisher.events import BatchSettled, RequestFailed, RowFailed
 
+_STAMPS: tuple[Processor, ...] = (
+    structlog.processors.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+)
 
-def configure(level: str) -> None:
-    """Send every log line of this process to stderr, from the level on."""
-    renderer: Any = structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.JSONRenderer()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
+
+def logger(level: str, stream: TextIO) -> FilteringBoundLogger:
+    """Write lines to the stream, from the level on. Nothing global is touched."""
+    log: FilteringBoundLogger = structlog.wrap_logger(
+        structlog.PrintLogger(stream),
+        processors=[*_STAMPS, _renderer(stream)],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
     )
+    return log
+
+
+def adopt_libraries(stream: TextIO) -> None:
+    """Give the warnings of libraries, which use the standard library's logging, the same form; for this process."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=_STAMPS,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.format_exc_info,
+                _renderer(stream),
+            ],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
+    logging.captureWarnings(capture=True)
+
+
+def _renderer(stream: TextIO) -> Any:
+    return structlog.dev.ConsoleRenderer() if stream.isatty() else structlog.processors.JSONRenderer()
 
 
 class LogLines:
     """Listens to what happens and writes a line about it."""
 
-    def __init__(self) -> None:
-        self._log = structlog.get_logger("relay")
+    def __init__(self, log: FilteringBoundLogger) -> None:
+        self._log = log
 
     def __call__(self, event: object) -> None:
         """Write the event's line, if it has one."""
@@ -49,7 +78,7 @@ class LogLines:
                     "publish_failed",
                     topic=event.topic,
                     code=event.error.code,
-                    error=event.error.detail[:1024],
+                    error=event.error.detail[:MOST_CHARACTERS],
                     batch_size=len(event.rows),
                     first_event_id=event.rows[0].event_id,
                     consequence="the rows stay pending and are claimed again",
@@ -66,20 +95,51 @@ class LogLines:
                     attempt_count=event.row.attempt_count + 1,
                     topic=event.topic,
                     code=event.error.code,
-                    error=str(event.error),
+                    error=str(event.error)[:MOST_CHARACTERS],
                     consequence="the row is kept as failed (non_retryable) and is not published",
+                )
+            case _:
+                self._kernel(event)
+
+    def _kernel(self, event: object) -> None:
+        match event:
+            case PassFinished(report=report) if report.processed or report.errors or report.skipped:
+                self._log.debug(
+                    "pass",
+                    runner=event.runner,
+                    processed=report.processed,
+                    updated=report.updated,
+                    skipped=report.skipped,
+                    errors=report.errors,
+                    next=report.next.value,
+                    seconds=round(event.seconds, 3),
                 )
             case PassFailed():
                 self._log.error(
                     "pass_failed",
                     runner=event.runner,
-                    error=f"{type(event.error).__name__}: {event.error}",
-                    consequence="what the pass had begun is rolled back; the runner tries again",
+                    error=sentence(event.error),
+                    raised_at=origin(event.error),
+                    seconds=round(event.seconds, 3),
+                    consequence="what the pass had begun is rolled back, and stays pending",
                 )
-            case PassFinished() if event.report.processed:
-                self._log.debug("pass", runner=event.runner, processed=event.report.processed, seconds=event.seconds)
             case PassSkipped():
                 self._log.warning("pass_skipped", runner=event.runner, error="the pass before is still under way")
+            case LoopDied():
+                self._log.error(
+                    "loop_died",
+                    runner=event.runner,
+                    error=sentence(event.error),
+                    raised_at=origin(event.error),
+                    consequence="the process stops",
+                )
+            case CloseFailed():
+                self._log.error(
+                    "close_failed",
+                    runner=event.runner,
+                    error=sentence(event.error),
+                    consequence="the end of the process drops its connections; its work had ended before",
+                )
             case ShutdownBegan():
                 self._log.info("shutdown", reason=event.reason, soft_timeout=event.soft_timeout)
             case ShutdownEnded():
