@@ -1,0 +1,317 @@
+"""`relay run` and `relay tick` as processes: signals, exit codes, and what they write where."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from relay import emit
+from relay.dev.postgres import EmbeddedPostgres
+from relay.dev.stack import Part, Stack
+from relay.outbox import schema
+from tests.support.commands import ROOT, Commands, terminate
+from tests.support.outbox import PENDING, PUBLISHED, count, event
+from tests.support.pubsub import Channel, PubSubSide, event_ids
+from tests.support.waiting import until
+
+SECONDS = 60.0
+
+
+def emitted(url: str, number: int = 0) -> str:
+    """Emit one event; answer with its id."""
+    with psycopg.connect(url) as connection:
+        return str(emit(connection, event(number)).event_id)
+
+
+def wait_for(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
+    """Read the log up to a line of this name."""
+    assert process.stderr
+    for line in process.stderr:
+        fields: dict[str, Any] = json.loads(line)
+        if fields["event"] == name:
+            return fields
+    raise AssertionError(f"the process ended with {process.wait()} and never logged {name!r}")
+
+
+def lines_of(log: str) -> list[dict[str, Any]]:
+    """Every line of a log, each of which must be JSON."""
+    return [json.loads(line) for line in log.splitlines()]
+
+
+def is_claimed(url: str) -> bool:
+    """Whether somebody holds the rows' locks."""
+    with psycopg.connect(url) as connection:
+        return not connection.execute("select id from outbox_events for update skip locked").fetchall()
+
+
+@contextmanager
+def silent_server() -> Iterator[str]:
+    """A host and port that accept connections and never say a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def closed_port() -> str:
+    """A host and port where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_tick_prints_its_report_and_nothing_else(relay: Commands, database: str) -> None:
+    """One line of JSON on stdout for scripts; on stderr the log, as JSON where no terminal is."""
+    emitted(database)
+
+    done = relay("tick")
+
+    assert done.returncode == 0
+    (report,) = lines_of(done.stdout)
+    assert report["runners"]["publish"] == {
+        "ran": True,
+        "processed": 1,
+        "updated": 1,
+        "skipped": 0,
+        "errors": 0,
+        "next": "idle",
+        "duration_ms": report["runners"]["publish"]["duration_ms"],
+        "error": None,
+    }
+    assert [line["event"] for line in lines_of(done.stderr)] == ["batch"]
+
+
+async def test_a_tick_whose_broker_refuses_is_no_failed_tick(
+    relay: Commands, database: str, pubsub: PubSubSide
+) -> None:
+    """The report counts it, the log tells it, the row waits: nobody is to be woken by a cron job for that."""
+    emitted(database)
+    await pubsub.fail("UNAVAILABLE")
+
+    done = relay("tick")
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["runners"]["publish"]["errors"] == 1
+    assert lines_of(done.stderr)[0]["code"] == "UNAVAILABLE"
+    assert count(database, PENDING) == 1
+
+
+def test_a_tick_without_its_database_exits_1_with_a_sentence(relay: Commands) -> None:
+    """The report is printed all the same."""
+    done = relay("tick", DATABASE_URL=f"postgresql://u:hunter2@{closed_port()}/db")
+
+    assert done.returncode == 1
+    report = json.loads(done.stdout)["runners"]["publish"]
+    assert report["ran"]
+    assert "Connection refused" in report["error"]
+    *log, sentence = [line for line in done.stderr.splitlines() if not line.startswith("relay: \t")]
+    assert [json.loads(line)["event"] for line in log if line.startswith("{")] == ["pass_failed"]
+    assert "relay: connection failed" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "hunter2" not in done.stdout + done.stderr
+    assert sentence.startswith("relay: ")
+
+
+@pytest.mark.parametrize("command", ["run", "tick"])
+def test_a_database_without_an_outbox_is_a_wrong_configuration(
+    relay: Commands, bare_database: str, command: str
+) -> None:
+    """No retry will create it: exit 2, and the last line says what will."""
+    done = relay(command, DATABASE_URL=bare_database)
+
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("create it with: python -m relay migrate")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "tick"])
+def test_wrong_settings_exit_2_with_a_line_for_each(relay: Commands, command: str) -> None:
+    """Before anything is started, and without the password."""
+    done = relay(
+        command,
+        DATABASE_URL="postgresql://user:hunter2@[::1/db",
+        RELAY_BATCH_SIZE="many",
+        RELAY_SHUTDOWN_MS="soon",
+    )
+
+    assert done.returncode == 2
+    assert [line.split()[:2] for line in done.stderr.splitlines()] == [
+        ["relay:", "DATABASE_URL"],
+        ["relay:", "RELAY_BATCH_SIZE"],
+        ["relay:", "RELAY_SHUTDOWN_MS"],
+    ]
+    assert "hunter2" not in done.stderr
+    assert done.stdout == ""
+
+
+async def test_dot_env_in_the_working_directory_is_read(
+    stack: Stack, database: str, pubsub: PubSubSide, channel: Channel, tmp_path: Path
+) -> None:
+    """A file of settings is all that a command needs."""
+    emitted(database)
+    settings = {**stack.environment, "DATABASE_URL": f"'{database}'", "RELAY_TOPIC": channel.topic}
+    (tmp_path / ".env").write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    done = Commands({}, tmp_path)("tick")
+
+    assert done.returncode == 0, done.stderr
+    assert len(await pubsub.drain(channel)) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_signal_ends_the_relay_in_order(relay: Commands, database: str, number: signal.Signals) -> None:
+    """Exit 0, since nothing was abandoned; the last two lines tell of the end, and stdout stays empty."""
+    emitted(database)
+    with relay.background("run") as process:
+        wait_for(process, "batch")
+        process.send_signal(number)
+        said, log = process.communicate(timeout=SECONDS)
+
+    assert process.returncode == 0
+    began, ended = lines_of(log)[-2:]
+    assert (began["event"], began["reason"]) == ("shutdown", number.name)
+    assert (ended["event"], ended["abandoned"]) == ("stopped", [])
+    assert said == ""
+
+
+async def test_what_is_in_flight_at_sigterm_is_finished(
+    relay: Commands, stack: Stack, database: str, pubsub: PubSubSide, channel: Channel
+) -> None:
+    """The broker's answer comes after the signal; the row is marked, and nothing is published twice."""
+    assert stack.pubsub
+    event_id = emitted(database)
+    os.kill(stack.pubsub.pid, signal.SIGSTOP)
+    try:
+        with relay.background("run") as process:
+            until(lambda: is_claimed(database), "the row is claimed")
+            process.send_signal(signal.SIGTERM)
+            wait_for(process, "shutdown")
+            os.kill(stack.pubsub.pid, signal.SIGCONT)
+            process.communicate(timeout=SECONDS)
+    finally:
+        os.kill(stack.pubsub.pid, signal.SIGCONT)
+
+    assert process.returncode == 0
+    assert count(database, PUBLISHED) == 1
+    assert event_ids(await pubsub.drain(channel)) == [event_id]
+
+
+def test_what_outlives_the_soft_timeout_is_cancelled_and_named(relay: Commands, database: str) -> None:
+    """Exit 1; the row is released and waits for the next relay."""
+    emitted(database)
+    with (
+        silent_server() as broker,
+        relay.background("run", PUBSUB_EMULATOR_HOST=broker, RELAY_SHUTDOWN_MS="100") as (process),
+    ):
+        until(lambda: is_claimed(database), "the row is claimed")
+        code, log = terminate(process)
+
+    assert code == 1
+    assert lines_of(log)[-1]["abandoned"] == ["publish"]
+    until(lambda: not is_claimed(database), "the row is released")
+    assert count(database, PENDING) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_second_signal_ends_the_relay_at_once(relay: Commands, database: str, number: signal.Signals) -> None:
+    """With 128 and its number, whatever is in flight; the database releases the row."""
+    emitted(database)
+    with silent_server() as broker, relay.background("run", PUBSUB_EMULATOR_HOST=broker) as process:
+        until(lambda: is_claimed(database), "the row is claimed")
+        process.send_signal(signal.SIGTERM)
+        wait_for(process, "shutdown")
+        process.send_signal(number)
+
+        assert process.wait(SECONDS) == 128 + number
+    until(lambda: not is_claimed(database), "the row is released")
+
+
+def test_sigterm_while_connecting_is_heard(relay: Commands) -> None:
+    """A database that does not answer holds nobody up beyond the soft timeout."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        relay.background(
+            "run",
+            DATABASE_URL=f"postgresql://u:p@127.0.0.1:{server.getsockname()[1]}/db",
+            RELAY_SHUTDOWN_MS="100",
+        ) as process,
+    ):
+        server.settimeout(SECONDS)
+        connection, _ = server.accept()
+        with connection:
+            _, log = terminate(process)
+
+    assert [line["event"] for line in lines_of(log)] == ["shutdown", "stopped"]
+
+
+def test_the_relay_waits_for_a_database_that_is_away_at_its_start(relay: Commands) -> None:
+    """It logs, backs off, and publishes when the database appears, on its own."""
+    with Stack.start([Part.POSTGRES]) as own:
+        postgres = own.postgres
+        assert isinstance(postgres, EmbeddedPostgres)
+        with psycopg.connect(postgres.url) as connection:
+            schema.migrate(connection, "public", schema.newest())
+        emitted(postgres.url)
+        postgres.stop()
+
+        with relay.background("run", DATABASE_URL=postgres.url) as process:
+            failed = wait_for(process, "pass_failed")
+            assert "Connection refused" in failed["error"]
+            wait_for(process, "pass_failed")
+            postgres.start()
+            wait_for(process, "batch")
+            assert count(postgres.url, PUBLISHED) == 1
+            code, _ = terminate(process)
+
+    assert code == 0
+
+
+async def test_the_relay_waits_for_a_broker_that_is_away_at_its_start(relay: Commands, database: str) -> None:
+    """It logs and backs off; the row stays as it was."""
+    emitted(database)
+    with relay.background("run", PUBSUB_EMULATOR_HOST=closed_port()) as process:
+        assert wait_for(process, "publish_failed")["code"] == "UNAVAILABLE"
+        wait_for(process, "publish_failed")
+        code, _ = terminate(process)
+
+    assert code == 0
+    assert count(database, PENDING) == 1
+
+
+def test_a_log_that_nobody_takes_does_not_stop_the_relay(relay: Commands, database: str) -> None:
+    """The reader of stderr is gone, every write fails, and events go out."""
+    with relay.background("run") as process:
+        assert process.stderr
+        process.stderr.close()
+        process.stderr = None
+        for number in range(3):
+            emitted(database, number)
+            until(lambda: count(database, PENDING) == 0, "the event is published")
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        process.wait(SECONDS)
+
+
+def test_a_terminal_gets_lines_for_people(relay: Commands, database: str, tmp_path: Path) -> None:
+    """JSON is for machines."""
+    emitted(database)
+    ours, theirs = os.openpty()
+    try:
+        environment = {**os.environ, **relay.settings, "PYTHONPATH": str(ROOT)}
+        with subprocess.Popen(
+            relay._command(("tick",)), env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=theirs, text=True
+        ) as process:
+            said, _ = process.communicate(timeout=SECONDS)
+        shown = os.read(ours, 65_536).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+    assert json.loads(said)["runners"]["publish"]["updated"] == 1
+    assert "batch" in shown
+    assert not shown.startswith("{")
