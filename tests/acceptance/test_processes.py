@@ -259,7 +259,7 @@ def test_the_relay_waits_for_a_database_that_is_away_at_its_start(relay: Command
         emitted(postgres.url)
         postgres.stop()
 
-        with relay.background("run", DATABASE_URL=postgres.url) as process:
+        with relay.background("run", DATABASE_URL=postgres.url, RELAY_OUTAGE_MAX_MS="100") as process:
             failed = wait_for(process, "pass_failed")
             assert "Connection refused" in failed["error"]
             wait_for(process, "pass_failed")
@@ -274,7 +274,7 @@ def test_the_relay_waits_for_a_database_that_is_away_at_its_start(relay: Command
 async def test_the_relay_waits_for_a_broker_that_is_away_at_its_start(relay: Commands, database: str) -> None:
     """It logs and backs off; the row stays as it was."""
     emitted(database)
-    with relay.background("run", PUBSUB_EMULATOR_HOST=closed_port()) as process:
+    with relay.background("run", PUBSUB_EMULATOR_HOST=closed_port(), RELAY_OUTAGE_MAX_MS="100") as process:
         assert wait_for(process, "publish_failed")["code"] == "UNAVAILABLE"
         wait_for(process, "publish_failed")
         code, _ = terminate(process)
@@ -285,7 +285,7 @@ async def test_the_relay_waits_for_a_broker_that_is_away_at_its_start(relay: Com
 
 def test_a_log_that_nobody_takes_does_not_stop_the_relay(relay: Commands, database: str) -> None:
     """The reader of stderr is gone, every write fails, and events go out."""
-    with relay.background("run") as process:
+    with relay.background("run", RELAY_POLL_MS="20", RELAY_POLL_JITTER_MS="0") as process:
         assert process.stderr
         process.stderr.close()
         process.stderr = None

@@ -131,7 +131,7 @@ def test_a_process_that_cannot_end_is_ended(body: str) -> None:
 
 def test_a_process_that_ends_in_time_is_left_alone() -> None:
     """The last resort does not outlive it."""
-    with started('shutdown.request("the end")', last_resort=0.5) as process:
+    with started('shutdown.request("the end")', last_resort=20) as process:
         _, said = process.communicate(timeout=SECONDS)
 
     assert (process.returncode, said) == (0, "")
