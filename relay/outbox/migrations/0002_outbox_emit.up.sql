@@ -37,9 +37,11 @@ declare
     value text := event ->> field;
 begin
     if jsonb_typeof(event -> field) = 'string'
-       and value ~* ('^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])[T ]([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d{1,9})?'
-                     '(Z|[+-](0\d|1[0-5]):[0-5]\d)$')
-       and value !~ '^0000|[^ -~]'
+       -- Without a backslash: what those mean depends on a setting of the session.
+       and value ~* ('^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])'
+                     '[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?'
+                     '(Z|[+-](0[0-9]|1[0-5]):[0-5][0-9])$')
+       and value !~ '^0000'
     then
         -- The last day of the month, by way of the first.
         if substr(value, 9, 2)::integer
