@@ -20,7 +20,7 @@ from examples.demo.screen import Screen
 from examples.demo.shipping import Shipping
 from examples.demo.shop import ROLLED_BACK_EVERY, Shop
 from idempotency import Manager
-from relay.brokers.pubsub import PubSubAddress
+from relay.brokers.pubsub_client import PubSubAddress
 from relay.brokers.pubsub_reader import PubSubReader
 from relay.dev.prepare import prepare
 from relay.dev.pubsub import Fault, set_faults

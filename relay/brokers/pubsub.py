@@ -1,42 +1,21 @@
 """Google Pub/Sub, spoken through the asynchronous client's transport with our own deadlines."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import grpc
-from google.api_core.client_options import ClientOptions
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import GoogleAuthError
-from google.pubsub_v1.services.publisher import PublisherAsyncClient
-from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOTransport
 from google.pubsub_v1.types import PublishRequest, PubsubMessage
 
 from relay.brokers.broker import RequestLimits
+from relay.brokers.pubsub_client import PubSubAddress
 from relay.envelope import Message
-from relay.errors import BrokerError, ConfigurationError
+from relay.errors import BrokerError
 
 # The classes that protobuf made; the wrappers around them cost ten times as much a message.
 _RawMessage = PubsubMessage.pb()
 _RawRequest = PublishRequest.pb()
 
 _LIMITS = RequestLimits(messages=1_000, size_bytes=9_000_000)
-
-
-@dataclass(frozen=True, slots=True)
-class PubSubAddress:
-    """Where the service is: an emulator, one regional endpoint, or the global one."""
-
-    project: str
-    emulator: str | None = None
-    endpoint: str | None = None
-
-    def topic(self, name: str) -> str:
-        """The full name of a topic that may be named by its last part."""
-        return name if name.startswith("projects/") else f"projects/{self.project}/topics/{name}"
-
-    def subscription(self, name: str) -> str:
-        """The full name of a subscription that may be named by its last part."""
-        return name if name.startswith("projects/") else f"projects/{self.project}/subscriptions/{name}"
 
 
 class PubSub:
@@ -46,7 +25,7 @@ class PubSub:
 
     def __init__(self, address: PubSubAddress) -> None:
         self._address = address
-        self._client = _connect(address)
+        self._client = address.publisher()
 
     async def publish(self, topic: str, messages: Sequence[Message], seconds: float) -> Sequence[str]:
         """Hand over one request, all of it or nothing, and return the service's ids in order."""
@@ -69,16 +48,3 @@ class PubSub:
     async def close(self) -> None:
         """Close the channel."""
         await self._client.transport.close()  # type: ignore[no-untyped-call]
-
-
-def _connect(address: PubSubAddress) -> PublisherAsyncClient:
-    if address.emulator:
-        channel = grpc.aio.insecure_channel(address.emulator)
-        return PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=channel))
-    try:
-        return PublisherAsyncClient(client_options=ClientOptions(api_endpoint=address.endpoint))
-    except GoogleAuthError as error:
-        raise ConfigurationError(
-            f"no credentials for Google Pub/Sub: {error}; name a key file in GOOGLE_APPLICATION_CREDENTIALS, "
-            "or set PUBSUB_EMULATOR_HOST to work with an emulator"
-        ) from error

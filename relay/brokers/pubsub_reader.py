@@ -6,15 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-import grpc
 from google.api_core import exceptions
-from google.api_core.client_options import ClientOptions
 from google.auth.exceptions import GoogleAuthError
-from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
-from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
 from google.pubsub_v1.types import AcknowledgeRequest, PullRequest, PullResponse, Subscription
 
-from relay.brokers.pubsub import PubSubAddress
+from relay.brokers.pubsub_client import PubSubAddress
 from relay.errors import BrokerError, ConfigurationError
 
 # As many as the service hands out in one answer.
@@ -61,8 +57,8 @@ class PubSubReader:
     """Takes everything off a subscription, in the order in which it is delivered."""
 
     def __init__(self, address: PubSubAddress, subscription: str) -> None:
-        self._name = _path(address.project, subscription)
-        self._client = _connect(address)
+        self._name = address.subscription(subscription)
+        self._client = address.subscriber()
         self._pull = PullRequest(subscription=self._name, max_messages=_MESSAGES)
         self._pending: asyncio.Task[PullResponse] | None = None
 
@@ -149,24 +145,6 @@ def _received(raw: Any) -> Received:
     return Received(raw.ack_id, message.message_id, message.ordering_key, dict(message.attributes), message.data)
 
 
-def _path(project: str, subscription: str) -> str:
-    return subscription if subscription.startswith("projects/") else f"projects/{project}/subscriptions/{subscription}"
-
-
 def _broker_error(error: Exception) -> BrokerError:
     status = getattr(error, "grpc_status_code", None)
     return BrokerError(status.name if status else type(error).__name__, str(getattr(error, "message", error)))
-
-
-def _connect(address: PubSubAddress) -> SubscriberAsyncClient:
-    if address.emulator:
-        # An answer may be larger than gRPC's 4 MB: one message alone takes up to 10.
-        channel = grpc.aio.insecure_channel(address.emulator, options=[("grpc.max_receive_message_length", -1)])
-        return SubscriberAsyncClient(transport=SubscriberGrpcAsyncIOTransport(channel=channel))
-    try:
-        return SubscriberAsyncClient(client_options=ClientOptions(api_endpoint=address.endpoint))
-    except GoogleAuthError as error:
-        raise ConfigurationError(
-            f"no credentials for Google Pub/Sub: {error}; name a key file in GOOGLE_APPLICATION_CREDENTIALS, "
-            "or set PUBSUB_EMULATOR_HOST to work with an emulator"
-        ) from error

@@ -8,13 +8,11 @@ import time
 from contextlib import closing
 from datetime import timedelta
 
-from relay.brokers.pubsub import PubSubAddress
 from relay.brokers.pubsub_reader import PubSubReader
+from relay.cli.parts import outbox_connector, pubsub_address
 from relay.kernel.duration import parse
 from relay.operate.audit import AuditedOutbox, audit
 from relay.operate.verdict import verdict
-from relay.outbox import schema
-from relay.outbox.connect import connect_async
 from relay.settings import Settings, load
 
 
@@ -42,18 +40,9 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 async def _audit(options: argparse.Namespace, settings: Settings) -> int:
-    project = settings.require_project()
-    address = PubSubAddress(
-        project=project,
-        emulator=settings.pubsub_emulator_host or None,
-        endpoint=settings.pubsub_endpoint or None,
-    )
-    async with (
-        await connect_async(settings.require_database()) as connection,
-        PubSubReader(address, options.subscription) as reader,
-    ):
-        await schema.require(connection, settings.relay_schema)
-        outbox = AuditedOutbox(connection, settings.relay_schema, project, settings.relay_topic)
+    address, connect = pubsub_address(settings), outbox_connector(settings)
+    async with await connect() as connection, PubSubReader(address, options.subscription) as reader:
+        outbox = AuditedOutbox(connection, settings.relay_schema, address.project, settings.relay_topic)
         with closing(_Progress()) as progress:
             report = await audit(reader, outbox, options.quiet.total_seconds(), progress)
     print(json.dumps(report.as_json()) if options.json else verdict(report))

@@ -4,12 +4,9 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Any
 
-import psycopg
-
-from relay.brokers.pubsub import PubSub, PubSubAddress
+from relay.brokers.pubsub import PubSub
+from relay.cli.parts import outbox_connector, pubsub_address
 from relay.errors import ConfigurationError
 from relay.kernel.clock import Clock, SystemClock
 from relay.kernel.loop import Loop
@@ -19,8 +16,6 @@ from relay.kernel.supervise import CANCEL_SECONDS, CLOSE_SECONDS, supervise
 from relay.kernel.tick import tick
 from relay.kernel.worker import Worker
 from relay.operate import logs
-from relay.outbox import schema
-from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
 from relay.publisher.publisher import Publisher, PublishPolicy
 from relay.settings import Settings, load
@@ -85,11 +80,6 @@ def _observe(settings: Settings) -> Observe:
 def _publisher(settings: Settings, clock: Clock, observe: Observe) -> Worker:
     """Build the publisher. It connects in its first pass: a database that is away is the loop's to wait for."""
     settings.require("database_url", "pubsub_project_id")
-    address = PubSubAddress(
-        project=settings.require_project(),
-        emulator=settings.pubsub_emulator_host or None,
-        endpoint=settings.pubsub_endpoint or None,
-    )
     policy = PublishPolicy(
         topic=settings.relay_topic,
         batch_size=settings.relay_batch_size,
@@ -101,21 +91,6 @@ def _publisher(settings: Settings, clock: Clock, observe: Observe) -> Worker:
         ),
     )
     idle_tx = settings.relay_idle_tx_ms.total_seconds()
-    outbox = Outbox(_connector(settings), settings.relay_schema, round(idle_tx * 1000))
+    outbox = Outbox(outbox_connector(settings), settings.relay_schema, round(idle_tx * 1000))
     # The last batch of a pass may begin as its budget ends. The database grants it this long, and so do we.
-    return Worker(Publisher(outbox, PubSub(address), policy, observe), clock, observe, grace=idle_tx)
-
-
-def _connector(settings: Settings) -> Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]:
-    url = settings.require_database()
-
-    async def connect() -> psycopg.AsyncConnection[Any]:
-        connection = await connect_async(url)
-        try:
-            await schema.require(connection, settings.relay_schema)
-        except BaseException:
-            await connection.close()
-            raise
-        return connection
-
-    return connect
+    return Worker(Publisher(outbox, PubSub(pubsub_address(settings)), policy, observe), clock, observe, grace=idle_tx)

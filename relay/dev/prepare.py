@@ -4,16 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import grpc
 import psycopg
 from google.api_core.exceptions import AlreadyExists, GoogleAPICallError
-from google.pubsub_v1.services.publisher import PublisherAsyncClient
-from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOTransport
-from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
-from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
 from google.pubsub_v1.types import Subscription, Topic
 
-from relay.brokers.pubsub import PubSubAddress
+from relay.brokers.pubsub_client import PubSubAddress
 from relay.dev.stack import PROJECT_ID, Stack
 from relay.errors import DevError
 from relay.outbox import schema
@@ -29,10 +24,8 @@ def prepare(stack: Stack, schema_name: str, topic: str, *subscriptions: str) -> 
 
 
 async def _ensure(address: PubSubAddress, topic: str, subscriptions: tuple[str, ...]) -> None:
-    async with grpc.aio.insecure_channel(address.emulator or "") as channel:
-        publisher = PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=channel))
-        subscriber = SubscriberAsyncClient(transport=SubscriberGrpcAsyncIOTransport(channel=channel))
-        topic_name = address.topic(topic)
+    topic_name = address.topic(topic)
+    async with address.publisher() as publisher, address.subscriber() as subscriber:
         try:
             await _unless_there(publisher.create_topic, Topic(name=topic_name))
             for name in subscriptions:

@@ -52,6 +52,15 @@ def is_claimed(url: str) -> bool:
         return not connection.execute("select id from outbox_events for update skip locked").fetchall()
 
 
+def waits_for_a_lock(url: str) -> bool:
+    """Whether some session of this database waits for an advisory lock."""
+    with psycopg.connect(url) as connection:
+        waiting = connection.execute(
+            "select 1 from pg_stat_activity where datname = current_database() and wait_event = 'advisory'"
+        )
+        return waiting.fetchone() is not None
+
+
 @contextmanager
 def silent_server() -> Iterator[str]:
     """A host and port that accept connections and never say a word."""
@@ -247,6 +256,20 @@ def test_sigterm_while_connecting_is_heard(relay: Commands) -> None:
             _, log = terminate(process)
 
     assert [line["event"] for line in lines_of(log)] == ["shutdown", "stopped"]
+
+
+def test_process_1_of_a_container_hears_sigterm_in_every_command(relay: Commands, database: str) -> None:
+    """Where SIGTERM has no default action, as for process 1, a command that waits still ends at it."""
+    previous = signal.signal(signal.SIGTERM, signal.SIG_IGN)  # inherited by what is started now
+    try:
+        with psycopg.connect(database) as holder:
+            holder.execute("select pg_advisory_xact_lock(%s, %s)", schema.MIGRATION_LOCK)
+            with relay.background("migrate", "--to", "0") as process:
+                until(lambda: waits_for_a_lock(database), "the migration waits for another one")
+                code, log = terminate(process)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    assert code == 128 + signal.SIGTERM, log
 
 
 def test_the_relay_waits_for_a_database_that_is_away_at_its_start(relay: Commands) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.pubsub_v1.types import PubsubMessage, PullResponse
 
-from relay.brokers.pubsub import PubSubAddress
+from relay.brokers.pubsub_client import PubSubAddress
 from relay.brokers.pubsub_reader import PubSubReader
 from relay.dev.stack import PROJECT_ID
 from relay.errors import ConfigurationError

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from relay.brokers.pubsub import PubSubAddress
+from relay.brokers.pubsub_client import PubSubAddress
 from relay.brokers.pubsub_reader import PubSubReader
 from relay.dev.stack import PROJECT_ID
 from relay.operate.audit import AuditedOutbox, AuditReport, audit

@@ -1,0 +1,36 @@
+"""What several commands build from the settings."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import psycopg
+
+from relay.brokers.pubsub_client import PubSubAddress
+from relay.outbox import schema
+from relay.outbox.connect import connect_async
+from relay.settings import Settings
+
+
+def pubsub_address(settings: Settings) -> PubSubAddress:
+    """Where the broker is."""
+    return PubSubAddress(
+        project=settings.require_project(),
+        emulator=settings.pubsub_emulator_host or None,
+        endpoint=settings.pubsub_endpoint or None,
+    )
+
+
+def outbox_connector(settings: Settings) -> Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]:
+    """Connects to a database whose outbox is the one that this code was written for."""
+    url = settings.require_database()
+
+    async def connect() -> psycopg.AsyncConnection[Any]:
+        connection = await connect_async(url)
+        try:
+            await schema.require(connection, settings.relay_schema)
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    return connect
