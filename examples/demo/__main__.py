@@ -28,6 +28,7 @@ from relay.dev.stack import PROJECT_ID, Stack
 from relay.operate.audit import AuditedOutbox, AuditReport, audit
 
 TRANSACTIONS = 1_000
+ROLLED_BACK = TRANSACTIONS // ROLLED_BACK_EVERY
 RELAYS = 2
 OUTAGE_SECONDS = 3.0
 PATIENCE_SECONDS = 60.0
@@ -120,7 +121,7 @@ async def break_broker(emulator: str, screen: Screen) -> None:
 async def watch(shop: Shop, shipping: Shipping, screen: Screen) -> None:
     """Show how far both sides are."""
     while True:
-        screen.progress(shop.committed, shipping.shipped, TRANSACTIONS)
+        screen.progress(shop.committed, shipping.shipped, TRANSACTIONS - ROLLED_BACK)
         await asyncio.sleep(0.1)
 
 
@@ -161,8 +162,8 @@ async def compare(url: str, address: PubSubAddress) -> AuditReport:
 def verdict(shop: Shop, shipping: Shipping, end: Ending, report: AuditReport, screen: Screen) -> bool:
     """Show what was promised beside what came of it."""
     expectations = [
-        ("orders committed", TRANSACTIONS - TRANSACTIONS // ROLLED_BACK_EVERY, shop.committed),
-        ("orders rolled back", TRANSACTIONS // ROLLED_BACK_EVERY, shop.rolled_back),
+        ("orders committed", TRANSACTIONS - ROLLED_BACK, shop.committed),
+        ("orders rolled back", ROLLED_BACK, shop.rolled_back),
         ("events published", shop.committed, report.expected),
         ("events lost", 0, report.lost),
         ("messages of no event", 0, report.unknown + report.undecodable),
