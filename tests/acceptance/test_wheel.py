@@ -1,0 +1,55 @@
+"""What `pip install .` gives to a service: everything that is read at run time, and nothing of the tests."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import ROOT
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the contents of the wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+def test_every_file_of_the_packages_is_in_it(installed: Path) -> None:
+    """SQL, migrations and type markers travel with the code."""
+    written = {
+        str(path.relative_to(ROOT))
+        for package in ("relay", "idempotency")
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    packed = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
+    assert written <= packed
+    assert {name.split("/")[0].split("-")[0] for name in packed} == {"relay", "idempotency", "outbox_relay"}
+
+
+def test_it_works_where_it_is_installed(installed: Path, tmp_path: Path) -> None:
+    """The command finds its migrations without a checkout around it."""
+    script = subprocess.run(
+        [sys.executable, "-m", "relay", "migrate", "--sql"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert script.returncode == 0, script.stderr
+    assert "create table outbox_events" in script.stdout
