@@ -8,6 +8,7 @@ import sys
 from relay.brokers.pubsub import PubSub
 from relay.cli.parts import outbox_connector, pubsub_address
 from relay.errors import ConfigurationError
+from relay.kernel.backoff import Delay
 from relay.kernel.clock import Clock, SystemClock
 from relay.kernel.loop import Loop
 from relay.kernel.observe import Observe, to_all
@@ -20,6 +21,8 @@ from relay.outbox.outbox import Outbox
 from relay.publisher.publisher import Publisher, PublishPolicy
 from relay.settings import Settings, load
 
+# How long a topic that fails is left alone at first, and how much longer at most.
+FIRST_OUTAGE_SECONDS, OUTAGE_JITTER_SECONDS = 0.5, 0.25
 # What remains after the soft timeout; at the defaults, half a second less than Heroku grants.
 HARD_END_SECONDS = CANCEL_SECONDS + CLOSE_SECONDS + 0.5
 
@@ -67,8 +70,8 @@ async def _tick(settings: Settings) -> int:
         finally:
             await worker.close(CLOSE_SECONDS)
     print(json.dumps(report.as_json()), flush=True)
-    for failure in report.failures:
-        raise failure
+    if report.failures:
+        raise report.failures[0]
     return 0
 
 
@@ -80,17 +83,21 @@ def _observe(settings: Settings) -> Observe:
 def _publisher(settings: Settings, clock: Clock, observe: Observe) -> Worker:
     """Build the publisher. It connects in its first pass: a database that is away is the loop's to wait for."""
     settings.require("database_url", "pubsub_project_id")
-    policy = PublishPolicy(
+    idle_tx = settings.relay_idle_tx_ms.total_seconds()
+    outbox = Outbox(outbox_connector(settings), settings.relay_schema, round(idle_tx * 1000))
+    publisher = Publisher(outbox, PubSub(pubsub_address(settings)), publish_policy(settings), observe)
+    # The last batch of a pass may begin as its budget ends. The database grants it this long, and so do we.
+    return Worker(publisher, clock, observe, grace=idle_tx)
+
+
+def publish_policy(settings: Settings) -> PublishPolicy:
+    """What the settings say about publishing."""
+    poll = settings.relay_poll_ms.total_seconds()
+    most = settings.relay_outage_max_ms.total_seconds()
+    return PublishPolicy(
         topic=settings.relay_topic,
         batch_size=settings.relay_batch_size,
         publish_seconds=settings.relay_publish_budget_ms.total_seconds(),
-        pace=PublishPolicy.pace_of(
-            settings.relay_poll_ms.total_seconds(),
-            settings.relay_poll_jitter_ms.total_seconds(),
-            settings.relay_outage_max_ms.total_seconds(),
-        ),
+        poll=Delay(poll, poll, settings.relay_poll_jitter_ms.total_seconds()),
+        outage=Delay(min(FIRST_OUTAGE_SECONDS, most), most, OUTAGE_JITTER_SECONDS),
     )
-    idle_tx = settings.relay_idle_tx_ms.total_seconds()
-    outbox = Outbox(outbox_connector(settings), settings.relay_schema, round(idle_tx * 1000))
-    # The last batch of a pass may begin as its budget ends. The database grants it this long, and so do we.
-    return Worker(Publisher(outbox, PubSub(pubsub_address(settings)), policy, observe), clock, observe, grace=idle_tx)

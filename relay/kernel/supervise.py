@@ -21,6 +21,7 @@ async def supervise(
     Raises what a loop died of: that is the configuration's fault or the kernel's own, and stops everything. When this
     coroutine is cancelled, the passes are cancelled too, without the soft timeout.
     """
+    began = clock.monotonic()
     tasks = {loop: asyncio.create_task(_run(loop, shutdown, observe)) for loop in loops}
     try:
         await shutdown.stopping.wait()

@@ -81,7 +81,7 @@ class LogLines:
                     error=event.error.detail[:MOST_CHARACTERS],
                     batch_size=len(event.rows),
                     first_event_id=event.rows[0].event_id,
-                    consequence="the rows stay pending and are claimed again",
+                    consequence="the rows stay pending; the topic is left alone for a while, and asked again",
                 )
             case RowFailed():
                 self._log.error(

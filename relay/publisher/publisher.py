@@ -9,6 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from relay.brokers.broker import Broker
@@ -20,29 +21,33 @@ from relay.kernel.runner import Budget, Next, Pace, Report
 from relay.outbox.outbox import Accepted, Claimed, Outbox, Refused
 from relay.publisher.events import BatchSettled, RequestFailed, RowFailed
 from relay.publisher.message import message_of, requests
+from relay.publisher.rests import Rests
 
 # A claim stops at this size, whatever the number of rows: what a pass holds in memory is bounded.
 CLAIM_BYTES = 16_000_000
 ERROR_CHARACTERS = 1_024
 
+# Rows of one topic with their messages.
+Sendable = Sequence[tuple[Claimed, Message]]
+
 
 @dataclass(frozen=True, slots=True)
 class PublishPolicy:
-    """What the publisher may take at once, and how long it waits."""
+    """What the publisher may take at once, and how long it waits.
+
+    An idle outbox is polled, a topic that fails rests; so does the publisher itself after an error of its own.
+    """
 
     topic: str
     batch_size: int
     publish_seconds: float
-    pace: Pace
+    poll: Delay
+    outage: Delay
 
-    @staticmethod
-    def pace_of(poll: float, poll_jitter: float, outage_most: float) -> Pace:
-        """A full batch is followed at once; an idle outbox is polled; a broker that fails is left alone for a while."""
-        return Pace(
-            busy=0,
-            idle=Delay(first=poll, most=poll, jitter=poll_jitter),
-            error=Delay(first=min(0.5, outage_most), most=outage_most, jitter=0.25),
-        )
+    @property
+    def pace(self) -> Pace:
+        """A full batch is followed at once."""
+        return Pace(busy=0, idle=self.poll, error=self.outage)
 
 
 class _Built(NamedTuple):
@@ -52,11 +57,36 @@ class _Built(NamedTuple):
     refused: list[Refused]
 
 
+class _Taken(NamedTuple):
+    """The broker took a request."""
+
+    topic: str
+    accepted: list[Accepted]
+
+
+class _NotTaken(NamedTuple):
+    """The broker did not take a request of so many rows."""
+
+    topic: str
+    rows: int
+
+
+class _Broken(NamedTuple):
+    """An adapter failed over a request in a way that no broker answers; whether it was taken is unknown."""
+
+    error: Exception
+
+
+_Answer = _Taken | _NotTaken | _Broken
+
+
 class _Published(NamedTuple):
-    """What became of a batch's requests."""
+    """What became of a batch's messages."""
 
     accepted: list[Accepted]
-    failed_requests: int
+    failed: int
+    resting: int
+    errors: list[Exception]
 
 
 class Publisher:
@@ -66,19 +96,21 @@ class Publisher:
 
     def __init__(self, outbox: Outbox, broker: Broker, policy: PublishPolicy, observe: Observe) -> None:
         self.pace = policy.pace
+        self._rests = Rests(policy.outage)
         self._outbox = outbox
         self._broker = broker
         self._policy = policy
         self._observe = observe
 
     async def run_once(self, budget: Budget) -> Report:
-        """Publish batch after batch until nothing is due, the broker fails, or the budget is spent."""
+        """Publish batch after batch until nothing can be published now, or the budget is spent."""
         total = Report()
         while True:
             batch = await self._batch(budget)
             total = Report(
                 processed=total.processed + batch.processed,
                 updated=total.updated + batch.updated,
+                skipped=total.skipped + batch.skipped,
                 errors=total.errors + batch.errors,
                 next=batch.next,
             )
@@ -95,15 +127,10 @@ class Publisher:
         async with self._outbox.batch() as batch:
             claim = await batch.claim(self._policy.batch_size, CLAIM_BYTES)
             built = self._build(claim.rows)
-            published = await self._publish(built.by_topic)
+            published = await self._publish(built.by_topic, began)
             await batch.settle(published.accepted, built.refused)
-        report = Report(
-            processed=len(claim.rows),
-            updated=len(published.accepted),
-            errors=len(claim.rows) - len(published.accepted),
-            next=_next(full=claim.full, published=published),
-        )
-        if claim.rows:
+        settled = len(published.accepted) + len(built.refused)
+        if settled:
             self._observe(
                 BatchSettled(
                     claimed=len(claim.rows),
@@ -113,7 +140,16 @@ class Publisher:
                     seconds=budget.monotonic() - began,
                 )
             )
-        return report
+        if published.errors:
+            raise published.errors[0]
+        return Report(
+            processed=len(claim.rows),
+            updated=len(published.accepted),
+            skipped=published.resting,
+            errors=len(built.refused) + published.failed,
+            # A full claim of rows that rest would be the same claim again.
+            next=Next.AGAIN if claim.full and settled else Next.IDLE,
+        )
 
     def _build(self, rows: Sequence[Claimed]) -> _Built:
         built = _Built(defaultdict(list), [])
@@ -130,29 +166,38 @@ class Publisher:
     def _topic(self, row: Claimed) -> str:
         return row.topic or self._policy.topic
 
-    async def _publish(self, by_topic: dict[str, list[tuple[Claimed, Message]]]) -> _Published:
+    async def _publish(self, by_topic: dict[str, list[tuple[Claimed, Message]]], now: float) -> _Published:
+        awake = {topic: rows for topic, rows in by_topic.items() if not self._rests.resting(topic, now)}
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(self._request(topic, request))
-                for topic, rows in by_topic.items()
+                for topic, rows in awake.items()
                 for request in requests(rows, self._broker.limits)
             ]
         answers = [task.result() for task in tasks]
-        accepted = [row for answer in answers if answer is not None for row in answer]
-        return _Published(accepted, sum(answer is None for answer in answers))
+        self._remember(answers, now)
+        return _Published(
+            accepted=list(chain.from_iterable(answer.accepted for answer in answers if isinstance(answer, _Taken))),
+            failed=sum(answer.rows for answer in answers if isinstance(answer, _NotTaken)),
+            resting=sum(len(rows) for topic, rows in by_topic.items() if topic not in awake),
+            errors=[answer.error for answer in answers if isinstance(answer, _Broken)],
+        )
 
-    async def _request(self, topic: str, rows: Sequence[tuple[Claimed, Message]]) -> list[Accepted] | None:
-        """Publish one request; None when the broker did not take it."""
+    async def _request(self, topic: str, rows: Sendable) -> _Answer:
+        """Publish one request. Never raises: what other requests of the batch achieve must be settled."""
         try:
             ids = await self._broker.publish(topic, [message for _, message in rows], self._policy.publish_seconds)
+            accepted = [Accepted(row.id, message_id) for (row, _), message_id in zip(rows, ids, strict=True)]
         except BrokerError as error:
             self._observe(RequestFailed(topic, [row for row, _ in rows], error))
-            return None
-        return [Accepted(row.id, message_id) for (row, _), message_id in zip(rows, ids, strict=True)]
+            return _NotTaken(topic, len(rows))
+        except Exception as error:  # noqa: BLE001 -- raised again once the batch is settled
+            return _Broken(error)
+        return _Taken(topic, accepted)
 
-
-def _next(*, full: bool, published: _Published) -> Next:
-    if published.failed_requests and not published.accepted:
-        return Next.BACK_OFF
-    # A topic that fails beside one that does not holds up its own rows, not the others.
-    return Next.AGAIN if full else Next.IDLE
+    def _remember(self, answers: Sequence[_Answer], now: float) -> None:
+        refused = {answer.topic for answer in answers if isinstance(answer, _NotTaken)}
+        for topic in refused:
+            self._rests.refused(topic, now)
+        for topic in {answer.topic for answer in answers if isinstance(answer, _Taken)} - refused:
+            self._rests.taken(topic)

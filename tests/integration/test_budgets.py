@@ -12,7 +12,8 @@ import pytest
 from psycopg.pq import Trace
 
 from relay import emit
-from relay.kernel.runner import Budget, Pace, Report
+from relay.kernel.backoff import Delay
+from relay.kernel.runner import Budget, Report
 from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
 from relay.publisher.publisher import Publisher, PublishPolicy
@@ -42,7 +43,7 @@ async def one_pass(url: str, log: Path) -> tuple[Report, Cost]:
             connection.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS | Trace.REGRESS_MODE)
             return connection
 
-        policy = PublishPolicy("domain-events", 1_000, 5.0, Pace())
+        policy = PublishPolicy("domain-events", 1_000, 5.0, poll=Delay(1, 1, 0), outage=Delay(1, 1, 0))
         publisher = Publisher(Outbox(connect, "public", 20_000), BrokerInHand(), policy, lambda _: None)
         loop = asyncio.get_running_loop()
         report = await publisher.run_once(Budget(loop.time(), loop.time, asyncio.Event()))

@@ -13,7 +13,8 @@ from relay import emit
 from relay.brokers.broker import RequestLimits
 from relay.envelope import Message
 from relay.errors import BrokerError
-from relay.kernel.runner import Budget, Next, Pace, Report
+from relay.kernel.backoff import Delay
+from relay.kernel.runner import Budget, Next, Report
 from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
 from relay.publisher.events import BatchSettled, RequestFailed, RowFailed
@@ -31,6 +32,7 @@ class Bench:
         self.url = url
         self.broker = BrokerInHand()
         self.seen: list[object] = []
+        self.later = 0.0
         self.outbox = self.open_outbox()
         self.publisher = self.publisher_on(self.outbox)
 
@@ -40,13 +42,24 @@ class Bench:
 
     def publisher_on(self, outbox: Outbox, **policy: Any) -> Publisher:
         """Another relay."""
-        values = {"topic": TOPIC, "batch_size": 100, "publish_seconds": 5.0, "pace": Pace(), **policy}
+        values = {
+            "topic": TOPIC,
+            "batch_size": 100,
+            "publish_seconds": 5.0,
+            "poll": Delay(0.5, 0.5, 0),
+            "outage": Delay(0.5, 10, 0.25),
+            **policy,
+        }
         return Publisher(outbox, self.broker, PublishPolicy(**values), self.seen.append)
 
     async def run_once(self, publisher: Publisher | None = None, seconds: float = 30.0) -> Report:
-        """One pass with a budget of this many seconds."""
+        """One pass with a budget of this many seconds, as much later as `self.later` says."""
         loop = asyncio.get_running_loop()
-        budget = Budget(loop.time() + seconds, loop.time, asyncio.Event())
+
+        def monotonic() -> float:
+            return loop.time() + self.later
+
+        budget = Budget(monotonic() + seconds, monotonic, asyncio.Event())
         return await (publisher or self.publisher).run_once(budget)
 
     def emit(self, *numbers: int, **fields: Any) -> list[str]:
@@ -125,30 +138,83 @@ async def test_a_refused_request_leaves_its_rows_as_they_were(bench: Bench) -> N
     assert bench.query("select attempt_count, last_error from outbox_events where published_at is null") == [(0, None)]
 
     bench.broker.refuse = lambda _: None
+    bench.later += 1
     assert (await bench.run_once()).updated == 1
     assert count(bench.url, PENDING) == 0
 
 
 async def test_a_sick_topic_does_not_slow_the_others(bench: Bench) -> None:
-    """While some topic takes its rows a full batch is followed at once; only when none does the relay backs off."""
+    """Its rows are passed over while it rests: one request, not one a batch."""
     bench.emit(1, topic="sick")
     ids = bench.emit(*range(250))
     bench.broker.refuse = lambda topic: BrokerError("NOT_FOUND", "no such topic") if topic == "sick" else None
     report = await bench.run_once()
     assert bench.broker.event_ids == ids
     assert (report.updated, report.next) == (250, Next.IDLE)
-    assert (await bench.run_once()).next is Next.BACK_OFF
+    assert [seen.topic for seen in bench.seen if isinstance(seen, RequestFailed)] == ["sick"]
 
 
-async def test_an_adapters_own_error_rolls_the_batch_back(bench: Bench) -> None:
-    """An exception that nobody foresaw loses nothing: the rows are free for the next pass."""
+async def test_a_sick_topic_is_asked_again_after_delays_that_double(bench: Bench) -> None:
+    """0.5 s to 10 s, each up to 0.25 s longer; the first success ends the series."""
+    bench.emit(1)
+
+    async def asked_after(seconds: float) -> bool:
+        before = len([seen for seen in bench.seen if isinstance(seen, RequestFailed)])
+        bench.later += seconds
+        assert (await bench.run_once()).next is Next.IDLE
+        return len([seen for seen in bench.seen if isinstance(seen, RequestFailed)]) > before
+
+    bench.broker.refuse = lambda _: BrokerError("UNAVAILABLE", "away")
+    assert await asked_after(0)
+    for delay in (0.5, 1, 2, 4, 8, 10, 10):
+        assert not await asked_after(delay * 0.9)
+        assert await asked_after(delay * 0.1 + 0.25)
+    bench.broker.refuse = lambda _: None
+    bench.later += 10.25
+    assert (await bench.run_once()).updated == 1
+
+    bench.emit(2)
+    bench.broker.refuse = lambda _: BrokerError("UNAVAILABLE", "away")
+    assert await asked_after(0)
+    assert await asked_after(0.75)
+
+
+async def test_a_full_claim_of_resting_rows_is_no_hot_loop(bench: Bench) -> None:
+    """Nothing can be published now, so the relay waits although work is left."""
+    bench.emit(*range(250))
+    bench.broker.refuse = lambda _: BrokerError("UNAVAILABLE", "away")
+    first = await bench.run_once()
+    assert (first.processed, first.errors, first.next) == (100, 100, Next.IDLE)
+    second = await bench.run_once()
+    assert (second.processed, second.skipped, second.errors, second.next) == (100, 100, 0, Next.IDLE)
+
+
+async def test_an_adapters_own_error_costs_its_neighbours_nothing(bench: Bench) -> None:
+    """An exception that nobody foresaw is raised once the batch is settled: what was taken does not go out again."""
+    bench.emit(1, topic="bad")
+    ids = bench.emit(2)
+    bench.broker.refuse = lambda topic: RuntimeError("a bug in the adapter") if topic == "bad" else None
+    for _ in range(3):
+        with pytest.raises(RuntimeError, match="a bug in the adapter"):
+            await bench.run_once()
+    assert bench.broker.event_ids == ids
+    assert count(bench.url, PENDING) == 1
+    bench.broker.refuse = lambda _: None
+    assert (await bench.run_once()).updated == 1
+
+
+async def test_a_broker_that_answers_for_too_few_is_an_adapters_error(bench: Bench) -> None:
+    """Ids that cannot be matched with rows mark none of them."""
     bench.emit(1, 2)
-    bench.broker.refuse = lambda _: RuntimeError("a bug in the adapter")
-    with pytest.raises(ExceptionGroup):
+
+    async def publish(topic: str, messages: Sequence[Message], seconds: float) -> Sequence[str]:
+        return (await whole(topic, messages, seconds))[:1]
+
+    whole = bench.broker.publish
+    bench.broker.publish = publish  # type: ignore[method-assign]
+    with pytest.raises(ValueError, match="shorter"):
         await bench.run_once()
     assert count(bench.url, PENDING) == 2
-    bench.broker.refuse = lambda _: None
-    assert (await bench.run_once()).updated == 2
 
 
 async def test_a_row_that_can_never_be_a_message_fails_alone(bench: Bench) -> None:

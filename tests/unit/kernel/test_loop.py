@@ -1,20 +1,22 @@
 """The pace of a loop, and what may cut it short."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
+from relay.cli.run import publish_policy
 from relay.errors import ConfigurationError
 from relay.kernel.backoff import Delay
 from relay.kernel.runner import Budget, Next, Pace, Report
-from relay.publisher.publisher import PublishPolicy
+from relay.settings import load
 from tests.unit.kernel.fakes import FakeRunner, forever, in_fake_time, lasting, loop_of, pauses
 
 AGAIN = Report(processed=1, next=Next.AGAIN)
 IDLE = Report()
 WORKED = Report(processed=1)
 BACK_OFF = Report(errors=1, next=Next.BACK_OFF)
-PUBLISH = PublishPolicy.pace_of(poll=0.5, poll_jitter=0.25, outage_most=10)
+PUBLISH = Pace(0, Delay(0.5, 0.5, 0.25), Delay(0.5, 10, 0.25))
 BOOM = RuntimeError("boom")
 
 
@@ -292,7 +294,10 @@ async def test_a_pass_is_given_the_loops_time() -> None:
     assert [time - runner.began[0] for time in runner.began] == [0, 60 + 20 + 30]
 
 
-def test_every_runner_but_publish_is_paced_by_these_defaults() -> None:
+def test_every_runner_is_paced_by_these_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The defaults that the reference documentation names."""
     assert Pace() == Pace(0.25, Delay(first=1, most=30, jitter=0.5), Delay(first=30, most=30, jitter=2))
-    assert Pace(0, Delay(0.5, 0.5, 0.25), Delay(0.5, 10, 0.25)) == PUBLISH
+    monkeypatch.chdir(tmp_path)  # away from anybody's .env
+    for name in ("RELAY_POLL_MS", "RELAY_POLL_JITTER_MS", "RELAY_OUTAGE_MAX_MS"):
+        monkeypatch.delenv(name, raising=False)
+    assert publish_policy(load()).pace == PUBLISH
