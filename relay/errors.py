@@ -9,6 +9,8 @@ RelayError
 ├── MigrationError            the schema could not be changed now; nothing was
 ├── BrokerError               the broker did not accept a request
 ├── MessageError              this row cannot become a message, now or ever
+├── InvariantError            the database contradicts what this code relies on; its transaction is rolled back
+├── AuditError                the audit could not be finished
 └── DevError                  the embedded stack could not be started
 """
 
@@ -56,6 +58,14 @@ class MessageError(RelayError):
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
         self.code = code
+
+
+class InvariantError(RelayError):
+    """The database contradicts what this code relies on; its transaction is rolled back."""
+
+
+class AuditError(RelayError):
+    """The audit could not be finished."""
 
 
 class DevError(RelayError):

@@ -20,8 +20,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 def _dev(options: argparse.Namespace) -> int:
     # Imported here: the dyno that publishes has none of the stack's packages.
-    from relay.dev.command import dev  # noqa: PLC0415
-    from relay.dev.prepare import prepare  # noqa: PLC0415
+    from relay.dev.command import dev  # noqa: PLC0415 -- see above
+    from relay.dev.prepare import prepare  # noqa: PLC0415 -- see above
 
     settings = load()
     arguments = options.arguments[1:] if options.arguments[:1] == ["--"] else options.arguments

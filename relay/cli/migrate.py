@@ -3,6 +3,7 @@
 import argparse
 import sys
 
+from relay.errors import ConfigurationError
 from relay.outbox import schema
 from relay.outbox.connect import connect
 from relay.settings import load
@@ -16,12 +17,15 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         description="Brings the outbox's schema to the version of this release. Safe to start anywhere, any number of "
         "times at once: one does the work, the others wait for it.",
         epilog="examples: python -m relay migrate --plan | python -m relay migrate | "
-        "python -m relay migrate --sql > outbox.sql",
+        "python -m relay migrate --sql --from 1 > outbox.sql",
+    )
+    command.add_argument(
+        "--from", type=int, default=0, dest="current", metavar="N", help="with --sql: the version to start at. 0"
     )
     command.add_argument("--to", type=int, metavar="N", help="the version to reach; lower ones step back. the newest")
     show = command.add_mutually_exclusive_group()
     show.add_argument("--plan", action="store_true", help="list the steps that would be taken, and take none")
-    show.add_argument("--sql", action="store_true", help="print the whole way as SQL; no database is asked")
+    show.add_argument("--sql", action="store_true", help="print the way as SQL; no database is asked")
     command.set_defaults(command=_migrate)
 
 
@@ -29,8 +33,10 @@ def _migrate(options: argparse.Namespace) -> int:
     settings = load()
     target = schema.newest() if options.to is None else options.to
     if options.sql:
-        sys.stdout.write(schema.script(settings.relay_schema, 0, target))
+        sys.stdout.write(schema.script(settings.relay_schema, options.current, target))
         return 0
+    if options.current:
+        raise ConfigurationError("--from goes with --sql alone; otherwise the database says which version it has")
     with connect(settings.require_database()) as connection:
         if options.plan:
             way = schema.plan(connection, settings.relay_schema, target)

@@ -27,7 +27,7 @@ class EmbeddedPubSub(EmbeddedServer):
         super().__init__(sandbox)
         if importlib.util.find_spec("grpc") is None:
             raise DevError(
-                "The Pub/Sub emulator needs gRPC, which is not installed. Run: pip install 'outbox-relay[dev,relay]'"
+                "The Pub/Sub emulator needs gRPC, which is not installed. Run: pip install 'outbox-relay[dev]'"
             )
 
     @property

@@ -20,13 +20,13 @@ from hashlib import sha256
 from typing import Any, Protocol
 
 import psycopg
-from psycopg import IsolationLevel, sql
+from psycopg import IsolationLevel
 from psycopg.rows import args_row
 
 from relay.brokers.pubsub_reader import Received, Source
 from relay.errors import ConfigurationError
 from relay.operate.ledger import Arrival, Ledger, Row
-from relay.outbox.statements import statement
+from relay.outbox.statements import search_path, statement
 
 # Findings that must not be. What is out of order counts only where the subscription promises order.
 FAULTS = ("lost", "unknown", "undecodable", "misrouted", "mismatched")
@@ -170,8 +170,7 @@ async def _record_rows(
     # Times of the database are compared with each other only: what crosses over is a span.
     values = {"default_topic": outbox.default_topic, "topics": topics, "silence": time.monotonic() - silent_since}
     async with connection.transaction():
-        path = f"{sql.Identifier(outbox.schema).as_string(None)}, pg_temp"
-        await connection.execute(statement("audit_enter"), {"search_path": path})
+        await connection.execute(statement("audit_enter"), {"search_path": search_path(outbox.schema)})
         async with connection.cursor("audit", row_factory=args_row(Row)) as rows:
             await rows.execute(statement("audit_rows"), values, binary=True)
             while page := await rows.fetchmany(_PAGE):

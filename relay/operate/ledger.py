@@ -8,7 +8,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
-from relay.errors import RelayError
+from relay.errors import AuditError
 
 EXAMPLES = 5
 
@@ -124,7 +124,7 @@ class Ledger:
             with closing(sqlite3.connect("")) as database:
                 yield Ledger(database)
         except sqlite3.OperationalError as error:
-            raise RelayError(
+            raise AuditError(
                 f"the temporary file of what arrived: {error}; what was read is acknowledged and gone. "
                 "Name a folder with more room in SQLITE_TMPDIR, and audit another subscription"
             ) from error

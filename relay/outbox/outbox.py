@@ -5,11 +5,10 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import psycopg
-from psycopg import sql
 from psycopg.rows import args_row
 
-from relay.errors import RelayError
-from relay.outbox.statements import statement
+from relay.errors import InvariantError
+from relay.outbox.statements import search_path, statement
 
 # Written out, on a connection in autocommit mode: so they travel together with what they surround.
 BEGIN = "begin isolation level read committed"
@@ -92,7 +91,7 @@ class Batch:
     async def _mark(self, name: str, expected: int, values: dict[str, Any]) -> None:
         marked = await self._connection.execute(statement(name), values)
         if marked.rowcount != expected:
-            raise RelayError(
+            raise InvariantError(
                 f"{name} marked {marked.rowcount} of {expected} rows although this transaction holds their locks; "
                 "it is rolled back and the rows are claimed again"
             )
@@ -104,17 +103,11 @@ class Outbox:
     def __init__(self, connect: Connect, schema: str, idle_tx_ms: int, skew: float = 0.0) -> None:
         self._connect = connect
         self._enter = {
-            "search_path": f"{sql.Identifier(schema).as_string(None)}, pg_temp",
+            "search_path": search_path(schema),
             "idle_tx_ms": str(idle_tx_ms),
         }
         self._skew = skew
         self._connection: psycopg.AsyncConnection[Any] | None = None
-
-    async def open(self) -> psycopg.AsyncConnection[Any]:
-        """Connect, unless there is a connection; ahead of any work this tells a wrong configuration."""
-        if self._connection is None:
-            self._connection = await self._connect()
-        return self._connection
 
     @asynccontextmanager
     async def batch(self) -> AsyncIterator[Batch]:
@@ -123,7 +116,9 @@ class Outbox:
         When the block or the commit raises, the outcome is unknown: the connection is dropped, with it every lock
         and all that was believed about the rows, and the next claim reads the truth.
         """
-        connection = await self.open()
+        if self._connection is None:
+            self._connection = await self._connect()
+        connection = self._connection
         try:
             yield Batch(connection, self._enter, self._skew)
             await connection.execute(COMMIT)

@@ -13,6 +13,7 @@ from psycopg import errors as pg
 from psycopg import sql
 
 from relay.errors import ConfigurationError, MigrationError, SchemaError
+from relay.outbox.statements import search_path
 
 # The advisory lock under which a schema is changed: 'outb', 'migr' in ASCII.
 MIGRATION_LOCK = (0x6F757462, 0x6D696772)
@@ -64,9 +65,9 @@ class Step:
         if self.direction is Direction.DOWN:
             if self.migration is migrations()[0]:
                 return "drop table outbox_migrations;"
-            return f"delete from outbox_migrations where version = {self.migration.version};"  # noqa: S608
+            return f"delete from outbox_migrations where version = {self.migration.version};"  # noqa: S608 -- an int
         values = f"({self.migration.version}, '{self.migration.name}')"
-        return f"insert into outbox_migrations (version, name) values {values};"  # noqa: S608
+        return f"insert into outbox_migrations (version, name) values {values};"  # noqa: S608 -- and its name
 
     def __str__(self) -> str:
         return f"{self.direction.value:<4} {self.migration.version:04d} {self.migration.name}"
@@ -99,8 +100,9 @@ def newest() -> int:
 
 def steps(current: int, target: int) -> list[Step]:
     """The way from one version to another, in either direction."""
-    if not 0 <= target <= newest():
-        raise ConfigurationError(f"there is no schema version {target}; this code knows 0 to {newest()}")
+    for wanted in (current, target):
+        if not 0 <= wanted <= newest():
+            raise ConfigurationError(f"there is no schema version {wanted}; this code knows 0 to {newest()}")
     if target >= current:
         return [Step(m, Direction.UP) for m in migrations() if current < m.version <= target]
     return [Step(m, Direction.DOWN) for m in reversed(migrations()) if target < m.version <= current]
@@ -108,17 +110,19 @@ def steps(current: int, target: int) -> list[Step]:
 
 def script(schema: str, current: int, target: int) -> str:
     """The same way as one SQL script, for those who let nobody but psql change their schema."""
-    name = sql.Identifier(schema).as_string(None)
+    way = steps(current, target)
+    if not way:
+        raise ConfigurationError(f"there is no step from schema version {current} to {target}")
     parts = [
         f"-- outbox-relay: schema version {current} to {target}. Run it in one transaction:",
         "-- psql --single-transaction --set ON_ERROR_STOP=1 --file outbox.sql",
         "set transaction isolation level read committed;",
-        f"set local search_path to {name}, pg_temp;",
+        f"set local search_path to {search_path(schema)};",
         f"set local lock_timeout to '{LOCK_TIMEOUT}';",
         f"select pg_advisory_xact_lock({MIGRATION_LOCK[0]}, {MIGRATION_LOCK[1]});",
         VERSION_TABLE,
     ]
-    for step in steps(current, target):
+    for step in way:
         parts += [f"-- {step}", step.statements.strip(), step.bookkeeping]
     return "\n\n".join(parts) + "\n"
 
@@ -135,7 +139,7 @@ def migrate(
         connection.execute("select pg_advisory_xact_lock(%s, %s)", MIGRATION_LOCK)
         _wait_at_most(connection, LOCK_TIMEOUT)
         way = plan(connection, schema, target)
-        connection.execute(sql.SQL("set local search_path to {}, pg_temp").format(sql.Identifier(schema)))
+        connection.execute("select set_config('search_path', %s, true)", (search_path(schema),))
         if way:
             connection.execute(VERSION_TABLE)
         for step in way:

@@ -99,6 +99,22 @@ def test_the_printed_sql_does_the_same(migrate: Commands, bare_database: str) ->
     assert migrate("migrate").stdout == f"schema 'public' is at version {NEWEST}; nothing to do\n"
 
 
+def test_the_printed_sql_goes_on_from_a_version(migrate: Commands, bare_database: str) -> None:
+    """Whoever migrates by psql prints the steps since the last time."""
+    for start, target in ((0, 1), (1, NEWEST)):
+        script = migrate("migrate", "--sql", "--from", str(start), "--to", str(target))
+        with psycopg.connect(bare_database) as connection:
+            connection.execute(script.stdout.encode())
+        assert version(bare_database) == target
+    assert migrate("migrate", "--plan").stdout.endswith("nothing to do\n")
+
+
+def test_a_start_that_leads_nowhere_is_refused(migrate: Commands) -> None:
+    """An empty script would look like success."""
+    assert "there is no step from schema version" in complaint(migrate("migrate", "--sql", "--from", str(NEWEST)), 2)
+    assert "--from goes with --sql" in complaint(migrate("migrate", "--from", "1"), 2)
+
+
 def test_all_of_many_starts_succeed(migrate: Commands, bare_database: str) -> None:
     """Eight processes: one does the work, the others wait for it."""
     command, environment = migrate._command(("migrate",)), migrate._environment({})

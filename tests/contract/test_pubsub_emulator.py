@@ -205,14 +205,6 @@ async def test_the_process_serves_until_a_signal(connect: Connect, number: int) 
         assert await running.wait() == 0
 
 
-async def test_the_process_ends_with_its_parent() -> None:
-    """With `--exit-with-parent`, the end of stdin ends the process."""
-    async with process("--exit-with-parent") as (running, _):
-        assert running.stdin is not None
-        running.stdin.close()
-        assert await running.wait() == 0
-
-
 async def test_a_port_in_use_is_reported(emulator: PubSubEmulator) -> None:
     """A second emulator on the same port exits 1 instead of sharing its calls."""
     async with process("--port", str(emulator.port)) as (running, line):

@@ -11,7 +11,7 @@ process of its own, `python -m relay.dev.pubsub --port 0`, which prints its addr
     service, streaming    the same over gRPC
 """
 
-from .emulator import PubSubEmulator
-from .faults import Fault, Faults, set_faults
+from relay.dev.pubsub.emulator import PubSubEmulator
+from relay.dev.pubsub.faults import Fault, Faults, set_faults
 
 __all__ = ["Fault", "Faults", "PubSubEmulator", "set_faults"]

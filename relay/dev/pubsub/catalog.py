@@ -8,9 +8,9 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from . import limits, wire
-from .status import AlreadyExistsError, InvalidArgumentError, NotFoundError, UnimplementedError
-from .subscription import Policy, Subscription
+from relay.dev.pubsub import limits, wire
+from relay.dev.pubsub.status import AlreadyExistsError, InvalidArgumentError, NotFoundError, UnimplementedError
+from relay.dev.pubsub.subscription import Policy, Subscription
 
 DELETED_TOPIC = "_deleted-topic_"
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .lanes import Lane
+    from relay.dev.pubsub.lanes import Lane
 
 
 @dataclass(slots=True, eq=False)

@@ -7,11 +7,10 @@ from typing import Final, Self
 import grpc
 import grpc.aio
 
+from relay.dev.pubsub.catalog import Catalog
+from relay.dev.pubsub.faults import Fault, Faults
+from relay.dev.pubsub.service import PubSubService
 from relay.errors import DevError
-
-from .catalog import Catalog
-from .faults import Fault, Faults
-from .service import PubSubService
 
 _HOST: Final = "127.0.0.1"
 # Larger than the service's limit, so that a request too large meets the service's answer rather

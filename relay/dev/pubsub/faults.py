@@ -12,7 +12,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
-from .status import InvalidArgumentError, StatusError
+from relay.dev.pubsub.status import InvalidArgumentError, StatusError
 
 FAULTS_SET: Final = "/relay.dev.Faults/Set"
 EVERY_METHOD: Final = "*"

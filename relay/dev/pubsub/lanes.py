@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Protocol
 
-from .delivery import Consumer, Delivery
+from relay.dev.pubsub.delivery import Consumer, Delivery
 
 
 class Lane(Protocol):

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 from itertools import count
 
-from .delivery import Delivery
-from .status import InvalidArgumentError
+from relay.dev.pubsub.delivery import Delivery
+from relay.dev.pubsub.status import InvalidArgumentError
 
 _ACK_ID = re.compile(r"([0-9a-f]+-)?[0-9]+")
 

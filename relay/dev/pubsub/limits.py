@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from .status import InvalidArgumentError
+from relay.dev.pubsub.status import InvalidArgumentError
 
 MAX_REQUEST_BYTES = 10_000_000
 MAX_REQUEST_MESSAGES = 1_000

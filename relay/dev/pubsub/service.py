@@ -10,11 +10,11 @@ from typing import Any, TypeAlias, TypeVar
 import grpc
 import grpc.aio
 
-from . import wire
-from .catalog import Catalog
-from .faults import FAULTS_SET, Faults
-from .status import InvalidArgumentError, StatusError, UnimplementedError
-from .streaming import Stream, modify, pull
+from relay.dev.pubsub import wire
+from relay.dev.pubsub.catalog import Catalog
+from relay.dev.pubsub.faults import FAULTS_SET, Faults
+from relay.dev.pubsub.status import InvalidArgumentError, StatusError, UnimplementedError
+from relay.dev.pubsub.streaming import Stream, modify, pull
 
 _PUBLISHER = "/google.pubsub.v1.Publisher/"
 _SUBSCRIBER = "/google.pubsub.v1.Subscriber/"

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from contextlib import suppress
 from typing import Any, Self
 
-from . import limits, wire
-from .catalog import Catalog
-from .delivery import Consumer, Delivery
-from .status import InvalidArgumentError, NotFoundError
-from .subscription import BATCH_MESSAGES, Subscription
+from relay.dev.pubsub import limits, wire
+from relay.dev.pubsub.catalog import Catalog
+from relay.dev.pubsub.delivery import Consumer, Delivery
+from relay.dev.pubsub.status import InvalidArgumentError, NotFoundError
+from relay.dev.pubsub.subscription import BATCH_MESSAGES, Subscription
 
 _LONGEST_PULL = 90.0
 _EARLY_FRACTION = 0.1

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import count
 
-from .delivery import Batch, Consumer, Delivery
-from .lanes import Lane, Ordered, Unordered
-from .leases import Leases
+from relay.dev.pubsub.delivery import Batch, Consumer, Delivery
+from relay.dev.pubsub.lanes import Lane, Ordered, Unordered
+from relay.dev.pubsub.leases import Leases
 
 BATCH_MESSAGES = 1_000
 BATCH_BYTES = 2_000_000
