@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, overload
 from uuid import UUID
@@ -13,6 +13,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from pydantic_core import to_jsonable_python
 
+from relay import tracing
 from relay.errors import AutocommitError, EmitError, InvalidEventError
 from relay.event import Event
 
@@ -38,31 +39,31 @@ class Emitted:
 @overload
 def emit(connection: psycopg.Connection[Any], events: Event, *, order_lock: bool = True) -> Emitted: ...
 @overload
-def emit(connection: psycopg.Connection[Any], events: Sequence[Event], *, order_lock: bool = True) -> list[Emitted]: ...
+def emit(connection: psycopg.Connection[Any], events: Iterable[Event], *, order_lock: bool = True) -> list[Emitted]: ...
 def emit(
-    connection: psycopg.Connection[Any], events: Event | Sequence[Event], *, order_lock: bool = True
+    connection: psycopg.Connection[Any], events: Event | Iterable[Event], *, order_lock: bool = True
 ) -> Emitted | list[Emitted]:
     """Store one event, or many in their order with one statement, in the transaction that is open on `connection`.
 
-    The commit of that transaction is the promise that they will be published; a rollback leaves nothing.
+    The commit of that transaction is the promise that they will be published; a rollback leaves nothing. The answers
+    come in the order of the events. Any iterable of events is read to its end before anything is sent.
+
+    Where the service uses OpenTelemetry, events emitted within a span get its W3C trace context as the attributes
+    `traceparent` and `tracestate`. An event that names one of them itself keeps what it says; one whose own attributes
+    leave no room travels without. The size of a message includes them.
+
     Emits with an ordering_key or a dedup_key wait for other transactions that emit to the same key; like any row lock
     this can end in a deadlock (SQLSTATE 40P01), after which the transaction is run again. `order_lock=False` is for
     callers who serialise the ordering key themselves, for example by a row lock on its aggregate. A dedup_key that was
     taken after a REPEATABLE READ transaction began ends it with a serialization failure (40001).
 
-    Raises AutocommitError, InvalidEventError, or EmitError where the database has no outbox. What the database itself
-    refuses leaves the transaction failed, like any error of a statement.
+    Raises TypeError for what is no event, AutocommitError, InvalidEventError, or EmitError where the database has no
+    outbox. What the database itself refuses leaves the transaction failed, like any error of a statement.
     """
-    if connection.autocommit and connection.info.pipeline_status:
-        with connection.pipeline() as pipeline:
-            pipeline.sync()
+    batch = _batch(events)
+    _sync_pipeline(connection)
     _require_transaction(connection)
-    batch = [events] if isinstance(events, Event) else events
-    try:
-        with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
-            emitted = [Emitted(*row) for row in cursor.execute(_EMIT, (_encode(batch, order_lock=order_lock),))]
-    except psycopg.Error as error:
-        _translate(error)
+    emitted = _store(connection, _encode(batch, order_lock=order_lock))
     return emitted[0] if isinstance(events, Event) else emitted
 
 
@@ -72,28 +73,48 @@ async def emit_async(
 ) -> Emitted: ...
 @overload
 async def emit_async(
-    connection: psycopg.AsyncConnection[Any], events: Sequence[Event], *, order_lock: bool = True
+    connection: psycopg.AsyncConnection[Any], events: Iterable[Event], *, order_lock: bool = True
 ) -> list[Emitted]: ...
 async def emit_async(
-    connection: psycopg.AsyncConnection[Any], events: Event | Sequence[Event], *, order_lock: bool = True
+    connection: psycopg.AsyncConnection[Any], events: Event | Iterable[Event], *, order_lock: bool = True
 ) -> Emitted | list[Emitted]:
     """Like `emit`, on an asynchronous connection."""
-    if connection.autocommit and connection.info.pipeline_status:
-        async with connection.pipeline() as pipeline:
-            await pipeline.sync()
+    batch = _batch(events)
+    await _sync_pipeline_async(connection)
     _require_transaction(connection)
-    batch = [events] if isinstance(events, Event) else events
-    try:
-        async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(_EMIT, (_encode(batch, order_lock=order_lock),))
-            emitted = [Emitted(*row) for row in await cursor.fetchall()]
-    except psycopg.Error as error:
-        _translate(error)
+    emitted = await _store_async(connection, _encode(batch, order_lock=order_lock))
     return emitted[0] if isinstance(events, Event) else emitted
 
 
+def _batch(events: object) -> list[Event]:
+    """Refuse what is no event by its type alone: its value may not be meant for a log."""
+    if isinstance(events, Event):
+        return [events]
+    # An empty one of these would otherwise pass as no events.
+    if isinstance(events, str | bytes | Mapping) or not isinstance(events, Iterable):
+        raise TypeError(f"expected an Event or an iterable of Events, not {type(events).__name__}")
+    batch = list(events)
+    for position, event in enumerate(batch):
+        if not isinstance(event, Event):
+            raise TypeError(f"event {position} is of type {type(event).__name__}, not an Event")
+    return batch
+
+
+def _sync_pipeline(connection: psycopg.Connection[Any]) -> None:
+    """Have a pipeline show whether a transaction is open, which only a sync does."""
+    if connection.autocommit and connection.info.pipeline_status:
+        with connection.pipeline() as pipeline:
+            pipeline.sync()
+
+
+async def _sync_pipeline_async(connection: psycopg.AsyncConnection[Any]) -> None:
+    if connection.autocommit and connection.info.pipeline_status:
+        async with connection.pipeline() as pipeline:
+            await pipeline.sync()
+
+
 def _require_transaction(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    """Refuse to emit outside a transaction; a pipeline shows its state only after a sync."""
+    """Refuse to emit outside a transaction."""
     if connection.autocommit and connection.info.transaction_status is TransactionStatus.IDLE:
         raise AutocommitError(
             "the connection is in autocommit mode and no transaction is open: the event would be promised whether or "
@@ -102,12 +123,14 @@ def _require_transaction(connection: psycopg.Connection[Any] | psycopg.AsyncConn
 
 
 def _encode(events: Sequence[Event], *, order_lock: bool) -> str:
-    return f"[{','.join(_encode_one(event, order_lock=order_lock) for event in events)}]"
+    trace = tracing.current()
+    return f"[{','.join(_encode_one(event, trace, order_lock=order_lock) for event in events)}]"
 
 
-def _encode_one(event: Event, *, order_lock: bool) -> str:
+def _encode_one(event: Event, trace: Mapping[str, str], *, order_lock: bool) -> str:
     fields = {name: value for name in type(event).model_fields if (value := getattr(event, name)) is not None}
     fields["data"] = event.data
+    fields["attributes"] = tracing.joined(event.attributes, trace)
     if event.actor is not None:
         fields["actor"] = event.actor.model_dump()
     if not order_lock:
@@ -122,6 +145,23 @@ def _encode_one(event: Event, *, order_lock: bool) -> str:
             f"{event.event_type}: the data contains a NUL character, which Postgres cannot store in jsonb"
         )
     return text
+
+
+def _store(connection: psycopg.Connection[Any], events: str) -> list[Emitted]:
+    try:
+        with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
+            return [Emitted(*row) for row in cursor.execute(_EMIT, (events,))]
+    except psycopg.Error as error:
+        _translate(error)
+
+
+async def _store_async(connection: psycopg.AsyncConnection[Any], events: str) -> list[Emitted]:
+    try:
+        async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
+            await cursor.execute(_EMIT, (events,))
+            return [Emitted(*row) for row in await cursor.fetchall()]
+    except psycopg.Error as error:
+        _translate(error)
 
 
 def _translate(error: psycopg.Error) -> NoReturn:

@@ -102,7 +102,8 @@ class Event(_Checked):
     its aliases, a set as an array in no order, bytes as text where they are UTF-8. Refused at emit are NaN and
     infinity, NUL characters, lone surrogates, and whatever pydantic cannot write.
 
-    What is left out is decided at emit: the event_id (time-ordered), occurred_at (now), the topic (by routing).
+    What is left out is decided at emit: the event_id (time-ordered), occurred_at (now), the topic (by routing), and
+    the attributes `traceparent` and `tracestate` (the current span's, where the service uses OpenTelemetry).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

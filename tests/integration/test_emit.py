@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
@@ -23,7 +23,7 @@ from psycopg.types.json import Jsonb
 
 from relay import Actor, AutocommitError, EmitError, Event, InvalidEventError, emit, emit_async
 from relay.dev.stack import Stack
-from relay.envelope import attributes_fault
+from relay.envelope import RELAY_ATTRIBUTES, attributes_fault
 from relay.outbox import schema
 from relay.outbox.outbox import Claimed
 from relay.outbox.statements import statement
@@ -178,6 +178,31 @@ class TestWhatIsStored:
         assert [answer.event_id for answer in emitted] == [sent.event_id for sent in events]
         assert [(answer.sequence, answer.event_id) for answer in emitted] == stored
 
+    def test_any_iterable_of_events_is_many(self, shared: Connection) -> None:
+        """A generator over what has changed is as good as a list, and is answered in its order."""
+        events = [event(n, event_id=uuid4()) for n in range(3)]
+        answers = [emit(shared, many) for many in (tuple(events[:1]), (one for one in events[1:]))]
+        stored = shared.execute("select event_id from outbox_events order by id").fetchall()
+        shared.rollback()
+        assert [[answer.event_id for answer in several] for several in answers] == [
+            [sent.event_id for sent in events[:1]],
+            [sent.event_id for sent in events[1:]],
+        ]
+        assert stored == [(sent.event_id,) for sent in events]
+
+    def test_an_iterable_that_breaks_off_stores_nothing(self, shared: Connection) -> None:
+        """It is read to its end first, and its own error is the caller's."""
+
+        def changes() -> Iterator[Event]:
+            yield event()
+            raise LookupError("no such order")
+
+        with pytest.raises(LookupError, match="no such order"):
+            emit(shared, changes())
+        stored = one(shared, "select count(*) from outbox_events")
+        shared.rollback()
+        assert stored == 0
+
     def test_no_events_are_no_error(self, shared: Connection) -> None:
         """A loop that found nothing to announce needs no special case."""
         assert emit(shared, []) == []
@@ -229,8 +254,7 @@ REFUSED = [
     same({"attributes": {"": "x"}}, "attribute '' has a name of 0 bytes, the limit is 1 to 256"),
     same({"attributes": {"x" * 257: "x"}}, "has a name of 257 bytes, the limit is 1 to 256"),
     same({"attributes": {"goog": "x"}}, "attribute 'goog': names that start with goog are the broker's"),
-    same({"attributes": {"event_id": "x"}}, "attribute 'event_id' is set by the relay itself"),
-    same({"attributes": {"sequence": "x"}}, "attribute 'sequence' is set by the relay itself"),
+    *(same({"attributes": {name: "x"}}, f"attribute '{name}' is set by the relay itself") for name in RELAY_ATTRIBUTES),
     same({"attributes": {"tenant": "é" * 513}}, "attribute 'tenant' has a value of 1026 bytes, the limit is 1024"),
     same({"evnt_id": NIL}, "has the unknown field evnt_id"),
     same(
@@ -327,6 +351,46 @@ class TestWhatIsRefused:
             shared.rollback()
         assert rows[0] == rows[1]
 
+    @pytest.mark.parametrize(
+        ("events", "words"),
+        [
+            (BARE, "expected an Event or an iterable of Events, not dict"),
+            ({}, "not dict"),
+            ("", "not str"),
+            (b"[]", "not bytes"),
+            (None, "not NoneType"),
+            (Event, "not ModelMetaclass"),
+            ([event(), None], "event 1 is of type NoneType, not an Event"),
+            (iter([event(), BARE]), "event 1 is of type dict, not an Event"),
+            ([[event()]], "event 0 is of type list, not an Event"),
+        ],
+        ids=lambda value: None if isinstance(value, str) else type(value).__name__,
+    )
+    def test_what_is_no_event_is_a_type_error(
+        self, connection: Connection, database: str, events: Any, words: str
+    ) -> None:
+        """A mistake in the program and not in its data; nothing is sent, and the transaction goes on."""
+        emit(connection, event())
+        with pytest.raises(TypeError) as refused:
+            emit(connection, events)
+        connection.commit()
+
+        assert words in str(refused.value)
+        assert "order.paid" not in str(refused.value)
+        assert count(database) == 1
+
+    async def test_the_asynchronous_face_refuses_what_is_no_event_too(self, database: str) -> None:
+        """An asynchronous generator included: it is the caller who awaits."""
+
+        async def changes() -> AsyncIterator[Event]:
+            yield event()
+
+        async with await psycopg.AsyncConnection.connect(database) as connection:
+            for events, kind in ((changes(), "async_generator"), (BARE, "dict")):
+                with pytest.raises(TypeError, match=f"iterable of Events, not {kind}"):
+                    await emit_async(connection, events)  # type: ignore[arg-type]  # what is refused
+        assert count(database) == 0
+
     @pytest.mark.parametrize(("item", "words"), SQL_ALONE)
     def test_sql_refuses_what_python_has_no_word_for(self, shared: Connection, item: Any, words: str) -> None:
         """The function is called by hand as well."""
@@ -386,6 +450,12 @@ class TestWhatIsRefused:
             with pytest.raises(InvalidEventError, match=f"in the outbox already: .*{once.event_id}"):
                 emit(shared, again)
             shared.rollback()
+
+    def test_a_nul_from_another_language_is_refused_on_the_way_in(self, shared: Connection) -> None:
+        """The function never sees it: no jsonb can hold it."""
+        with pytest.raises(pg.UntranslatableCharacter):
+            emit_raw(shared, [{**BARE, "data": "a\0b"}])
+        shared.rollback()
 
     def test_without_an_outbox_the_remedy_is_named(self, bare_database: str) -> None:
         """The first thing that a new service runs into."""
@@ -669,7 +739,8 @@ class TestConnections:
 
     def test_importing_relay_loads_nothing_of_the_publishing_side(self) -> None:
         """A service that only emits starts as fast as before, and needs none of those packages."""
-        heavy = ("grpc", "google", "pydantic_settings", "redis", "http.server", "uvicorn", "aiohttp", "starlette")
+        web = ("http.server", "uvicorn", "aiohttp", "starlette")
+        heavy = ("grpc", "google", "pydantic_settings", "redis", "opentelemetry", *web)
         script = f"import sys, relay; print([name for name in {heavy!r} if name in sys.modules])"
         answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         assert answer.stdout.strip() == "[]"

@@ -2,13 +2,20 @@
 
 import enum
 import json
+import subprocess
+import sys
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from opentelemetry import baggage, context
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState, use_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from pydantic import BaseModel, Field
 
 from relay import Actor, InvalidEventError
@@ -134,3 +141,93 @@ def test_only_what_was_said_is_sent() -> None:
 
     assert sorted(sent) == ["aggregate_id", "aggregate_type", "attributes", "data", "event_type", "version"]
     assert unlocked["order_lock"] is False
+
+
+SPAN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@contextmanager
+def in_span(*states: tuple[str, str]) -> Iterator[None]:
+    """Inside the span SPAN, with baggage that is nobody else's business."""
+    _, trace_id, span_id, _ = SPAN.split("-")
+    span = SpanContext(
+        int(trace_id, 16),
+        int(span_id, 16),
+        is_remote=False,
+        trace_flags=TraceFlags(TraceFlags.SAMPLED),
+        trace_state=TraceState(states),
+    )
+    token = context.attach(baggage.set_baggage("user", "7"))
+    try:
+        with use_span(NonRecordingSpan(span)):
+            yield
+    finally:
+        context.detach(token)
+
+
+def sent_attributes(*own: dict[str, str]) -> list[dict[str, str]]:
+    """What one emit sends as the attributes of an event each."""
+    events = [event(attributes=attributes) for attributes in own]
+    return [sent["attributes"] for sent in json.loads(_encode(events, order_lock=True))]
+
+
+def many(number: int) -> dict[str, str]:
+    """So many attributes of an event's own."""
+    return {f"own{n}": "x" for n in range(number)}
+
+
+def test_every_event_of_an_emit_names_the_span_in_which_it_is_emitted() -> None:
+    """And nothing else of the context: baggage may be secret."""
+    with in_span(("vendor", "a"), ("other", "b")):
+        sent = sent_attributes({}, {"tenant": "acme"})
+
+    trace = {"traceparent": SPAN, "tracestate": "vendor=a,other=b"}
+    assert sent == [trace, {"tenant": "acme", **trace}]
+
+
+def test_outside_a_span_nothing_is_added() -> None:
+    """Although OpenTelemetry is loaded, as it is here."""
+    assert sent_attributes({}, {"tenant": "acme"}) == [{}, {"tenant": "acme"}]
+
+
+@pytest.mark.parametrize("name", ["traceparent", "tracestate"])
+def test_a_trace_that_the_event_names_itself_is_kept_whole(name: str) -> None:
+    """Half of it from elsewhere would name no trace."""
+    with in_span(("vendor", "a")):
+        assert sent_attributes({name: "mine"}) == [{name: "mine"}]
+
+
+@pytest.mark.parametrize(("own", "joins"), [(92, ["traceparent", "tracestate"]), (93, ["traceparent"]), (94, [])])
+def test_the_trace_takes_only_the_room_that_is_left(own: int, joins: list[str]) -> None:
+    """The event is worth more than its trace."""
+    with in_span(("vendor", "a")):
+        (sent,) = sent_attributes(many(own))
+    assert sorted(sent.keys() - many(own).keys()) == joins
+
+
+def test_a_tracestate_that_the_broker_would_refuse_stays_behind() -> None:
+    """It may be longer than an attribute."""
+    with in_span(*((f"vendor{n}", "x" * 250) for n in range(5))):
+        assert sent_attributes({}) == [{"traceparent": SPAN}]
+
+
+def test_a_trace_that_cannot_be_read_costs_a_warning_and_no_event(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One an emit, however many events it has."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no context today")
+
+    monkeypatch.setattr(TraceContextTextMapPropagator, "inject", fail)
+    with in_span():
+        assert sent_attributes({}, {"tenant": "acme"}) == [{}, {"tenant": "acme"}]
+    (warning,) = caplog.records
+    assert (warning.name, warning.levelname) == ("relay.tracing", "WARNING")
+
+
+def test_who_does_not_trace_loads_no_opentelemetry() -> None:
+    """Not even when it emits."""
+    script = "import sys, relay.tracing; print(relay.tracing.current(), 'opentelemetry' in sys.modules)"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "{} False"
