@@ -1,0 +1,168 @@
+"""What users import: the names, the tree of errors, and the types that their own checker sees."""
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from relay import errors
+
+ROOT = Path(__file__).parents[2]
+
+# A name that is missing here is not promised to anyone; one that is gone breaks whoever imports it.
+PUBLIC = {
+    "relay": [
+        "Actor",
+        "AutocommitError",
+        "EmitError",
+        "Emitted",
+        "Event",
+        "InvalidEventError",
+        "RelayError",
+        "emit",
+        "emit_async",
+    ],
+    "idempotency": ["IdempotencyError", "InvalidKeyError", "Manager"],
+}
+
+GOOD_USAGE = """
+from typing import Any, assert_type
+
+import psycopg
+from idempotency import IdempotencyError, Manager
+from redis.asyncio import Redis
+from relay import Actor, EmitError, Emitted, Event, RelayError, emit, emit_async
+
+
+def pay(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    paid = Event(
+        event_type="order.paid",
+        aggregate_type="order",
+        aggregate_id="42",
+        data={"amount": 1999},
+        actor=Actor(type="user", id="7", role="admin"),
+        dedup_key="paid-42",
+        attributes={"tenant": "acme"},
+    )
+    assert_type(emit(connection, paid), Emitted)
+    assert_type(emit(connection, [paid, paid], order_lock=False), list[Emitted])
+    assert_type(emit(connection, (event for event in (paid,))), list[Emitted])
+    try:
+        assert_type(emit(connection, paid).inserted, bool)
+    except EmitError as error:
+        refused: RelayError = error
+        raise refused from None
+
+
+async def ship(connection: psycopg.AsyncConnection[dict[str, Any]], redis: Redis, event_id: str) -> bool:
+    shipped = Event(event_type="order.shipped", aggregate_type="order", aggregate_id="42", data=None)
+    assert_type(await emit_async(connection, shipped), Emitted)
+    assert_type(await emit_async(connection, [shipped]), list[Emitted])
+    try:
+        return await Manager(redis).check_and_mark_processed("shipping", event_id)
+    except IdempotencyError:
+        return True
+"""
+
+# Each line that ends in a comment is refused, for the reason that the comment names.
+BAD_USAGE = """
+import psycopg
+from idempotency import Manager
+from redis.asyncio import Redis
+from relay import Actor, Event, emit, emit_async
+from relay import publish  # attr-defined
+
+paid = Event(event_type="a", aggregate_type="b", aggregate_id="c", data=1)
+Event(event_type="a", aggregate_type="b", aggregate_id="c")  # call-arg
+Event(event_typ="a", event_type="a", aggregate_type="b", aggregate_id="c", data=1)  # call-arg
+Event(event_type="a", aggregate_type="b", aggregate_id=42, data=1)  # arg-type
+Actor(type="user")  # call-arg
+
+
+async def use(
+    connection: psycopg.Connection, asynchronous: psycopg.AsyncConnection, redis: Redis
+) -> None:
+    emit(connection, {"a": 1})  # dict-item
+    emit(connection, [None])  # list-item
+    emit(connection, "order.paid")  # arg-type
+    emit(asynchronous, paid)  # call-overload
+    emit(connection, paid).sequense  # attr-defined
+    emit(connection, [paid]).sequence  # attr-defined
+    emit_async(asynchronous, paid).sequence  # attr-defined
+    emit(connection, paid, False)  # call-overload
+    await Manager(redis).check_and_mark_processed("shipping", 7)  # arg-type
+"""
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_a_package_offers_exactly_its_documented_names(package: str) -> None:
+    """In an order in which they are found."""
+    offered = importlib.import_module(package).__all__
+    assert offered == PUBLIC[package]
+    assert offered == sorted(offered)
+
+
+@pytest.mark.parametrize(("package", "name"), [(package, name) for package, names in PUBLIC.items() for name in names])
+def test_every_public_name_says_what_it_is(package: str, name: str) -> None:
+    """In words of its own, not inherited ones."""
+    offered = getattr(importlib.import_module(package), name)
+    inherited = [base.__doc__ for base in getattr(offered, "__mro__", ())[1:]]
+    assert offered.__doc__
+    assert offered.__doc__ not in inherited
+
+
+def drawn(picture: str) -> dict[str, str]:
+    """Every error of a drawn tree, with the one that it hangs on."""
+    parents: dict[str, str] = {}
+    trunk = ["Exception"]
+    for line in picture.splitlines():
+        if found := re.match(r"(?P<branches>(?:[│ ]   )*(?:[├└]── )?)(?P<name>\w+Error)\b", line):
+            depth = len(found["branches"]) // 4 + 1
+            trunk[depth:] = [found["name"]]
+            parents[found["name"]] = trunk[depth - 1]
+    return parents
+
+
+def test_the_tree_of_errors_is_the_one_that_is_drawn() -> None:
+    """Whoever decides what to catch reads the drawing."""
+    defined = {
+        name: thing.__base__.__name__
+        for name, thing in vars(errors).items()
+        if isinstance(thing, type) and thing.__module__ == errors.__name__ and thing.__base__
+    }
+    assert drawn(errors.__doc__ or "") == defined
+    assert all(issubclass(getattr(errors, name), errors.RelayError) for name in defined)
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_a_package_says_that_it_is_typed(package: str) -> None:
+    """Without the marker a type checker takes everything in it for Any."""
+    assert resources.files(package).joinpath("py.typed").is_file()
+
+
+@pytest.mark.timeout(300)
+def test_a_users_type_checker_takes_good_usage_and_refuses_bad(tmp_path: Path) -> None:
+    """Most mistakes are then found before any test runs."""
+    (tmp_path / "good.py").write_text(GOOD_USAGE)
+    (tmp_path / "bad.py").write_text(BAD_USAGE)
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-error-summary", "good.py", "bad.py"],
+        env={**os.environ, "MYPYPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    said = re.findall(r"^(\S+):(\d+): error: .*  \[([\w-]+)\]$", checked.stdout, re.MULTILINE)
+    expected = [
+        ("bad.py", str(number), code)
+        for number, line in enumerate(BAD_USAGE.splitlines(), start=1)
+        for code in line.partition("  # ")[2].split()
+    ]
+    assert sorted(said) == sorted(expected), checked.stdout + checked.stderr
