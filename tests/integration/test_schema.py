@@ -1,5 +1,6 @@
 """The schema: its steps in both directions, who may take them when, and what the table itself refuses."""
 
+import asyncio
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +14,20 @@ from psycopg import errors as pg
 from psycopg import sql
 
 from relay import emit
+from relay.brokers.pubsub_reader import Received, Source
 from relay.dev.account import postgres_account
 from relay.dev.postgres import SETTINGS, USER, EmbeddedPostgres, config_text
 from relay.dev.sandbox import Sandbox
 from relay.dev.stack import Stack
 from relay.errors import ConfigurationError, MigrationError, SchemaError
+from relay.kernel.backoff import Delay
+from relay.kernel.runner import Budget
+from relay.operate.audit import AuditedOutbox, audit
 from relay.outbox import schema
+from relay.outbox.connect import connect_async
+from relay.outbox.outbox import Outbox
+from relay.publisher.publisher import Publisher, PublishPolicy
+from tests.support.brokers import BrokerInHand
 from tests.support.outbox import event
 from tests.support.postgres import fresh_database
 from tests.support.waiting import until
@@ -135,6 +144,56 @@ def test_every_version_of_postgres_takes_every_step_and_emits(any_server: str) -
             )
 
 
+class ReaderInHand:
+    """A subscription that got what the broker took."""
+
+    def __init__(self, broker: BrokerInHand) -> None:
+        messages = [message for _, taken in broker.requests for message in taken]
+        self._waiting = [
+            Received("", str(n), message.ordering_key, message.attributes, message.body)
+            for n, message in enumerate(messages)
+        ]
+
+    async def source(self) -> Source:
+        """Answer like a subscription without order."""
+        return Source("projects/p/subscriptions/s", "projects/p/topics/t", ordered=False)
+
+    async def next(self, _: float) -> Sequence[Received]:
+        """Return everything at once."""
+        taken, self._waiting = self._waiting, []
+        return taken
+
+    async def acknowledge(self, _: Sequence[Received]) -> None:
+        """Nothing comes again."""
+
+
+async def test_every_version_of_postgres_is_relayed_and_audited(any_server: str) -> None:
+    """Nor is anything newer in what the relay asks: claims of both kinds, both ways to settle, the audit's rows."""
+    with fresh_database(any_server) as url:
+        with psycopg.connect(url) as connection:
+            schema.migrate(connection, "public", NEWEST)
+            emit(connection, [event(1), event(2, available_at="2024-01-01T00:00:00Z"), event(3)])
+            connection.execute("""update outbox_events set attributes = '{"goog": "x"}' where aggregate_id = '3'""")
+
+        broker = BrokerInHand()
+        publisher = Publisher(
+            Outbox(lambda: connect_async(url), "public", 20_000),
+            broker,
+            PublishPolicy("t", batch_size=10, publish_seconds=5.0, poll=Delay(0.5, 0.5, 0), outage=Delay(0.5, 10, 0)),
+            lambda _: None,
+        )
+        clock = asyncio.get_running_loop().time
+        try:
+            report = await publisher.run_once(Budget(clock() + 30.0, clock, asyncio.Event()))
+        finally:
+            await publisher.close()
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as auditing:
+            found = await audit(ReaderInHand(broker), AuditedOutbox(auditing, "public", "p", "t"), quiet=0.0)
+
+    assert (report.updated, report.errors) == (2, 1)
+    assert (found.expected, found.messages, found.failed, found.faults) == (2, 2, 1, {})
+
+
 def test_the_way_up_and_down_leaves_nothing_behind(connection: psycopg.Connection[Any]) -> None:
     """Every step has a way back, the table of versions included."""
     before = portrait(connection)
@@ -185,17 +244,6 @@ def test_the_script_makes_what_migrate_makes(stack: Stack, bare_database: str) -
         assert portrait(scripted) == portrait(migrated)
         assert scripted.execute(recorded).fetchall() == migrated.execute(recorded).fetchall()
         assert schema.migrate(scripted, "public", NEWEST) == []
-
-
-def test_of_many_starts_one_migrates_and_all_succeed(bare_database: str) -> None:
-    """Eight replicas start at the same moment."""
-
-    def start(_: int) -> int:
-        with psycopg.connect(bare_database) as connection:
-            return len(schema.migrate(connection, "public", NEWEST))
-
-    with ThreadPoolExecutor(8) as threads:
-        assert sorted(threads.map(start, range(8))) == [0] * 7 + [NEWEST]
 
 
 def test_a_transaction_in_the_way_ends_the_migration_in_words(
