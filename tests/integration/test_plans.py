@@ -7,7 +7,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from relay.dev.stack import Stack
 from relay.outbox.statements import statement
+from tests.support.postgres import fresh_database
 
 # As many rows of each state; none of them analysed, as after a burst on a new table.
 ROWS = 20_000
@@ -28,15 +30,23 @@ select id, 'order.paid', 'order', n::text,
 CLAIM = {"rows": 1_000, "bytes": 16_000_000, "skew": 0.0}
 
 
+@pytest.fixture(scope="module")
+def filled(stack: Stack, template: str) -> Iterator[str]:
+    """A database with rows in every state, for tests that commit nothing."""
+    with fresh_database(stack.database_url, template) as url:
+        with psycopg.connect(url) as connection:
+            connection.execute("alter table outbox_events set (autovacuum_enabled = false)")
+            connection.execute(FILL, (ROWS,))
+        yield url
+
+
 @pytest.fixture
-def connection(database: str) -> Iterator[psycopg.Connection[Any]]:
-    """A relay's transaction on a table with rows in every state."""
-    with psycopg.connect(database, prepare_threshold=None) as connection:
-        connection.execute("alter table outbox_events set (autovacuum_enabled = false)")
-        connection.execute(FILL, (ROWS,))
-        connection.commit()
+def connection(filled: str) -> Iterator[psycopg.Connection[Any]]:
+    """A relay's transaction on the filled table, rolled back."""
+    with psycopg.connect(filled, prepare_threshold=None) as connection:
         connection.execute(statement("enter"), {"search_path": '"public"', "idle_tx_ms": "20000"})
         yield connection
+        connection.rollback()
 
 
 def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
