@@ -155,7 +155,8 @@ begin
 end
 $$;
 
--- Ends the statement with the fault of one event. Bad input of the caller is always 22023.
+-- Ends the statement with the fault of one event. Whatever these functions refuse is 22023. What they never see is not:
+-- text that is no jsonb fails in the caller's cast (a NUL as 22P05), an event_id that is taken on its index (23505).
 create function outbox_refuse(index bigint, fault text) returns boolean
 language plpgsql volatile
 as $$
