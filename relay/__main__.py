@@ -11,12 +11,11 @@ def main() -> int:
     try:
         from relay.cli import main as run  # noqa: PLC0415 -- see above
     except ModuleNotFoundError as error:
-        if error.name and error.name.partition(".")[0] == "relay":
+        package = (error.name or "").partition(".")[0]
+        if package == "relay":
             raise
-        print(  # noqa: T201 -- a command prints
-            f"relay: the commands need the package {error.name!r}; run: pip install 'outbox-relay[relay]'",
-            file=sys.stderr,
-        )
+        remedy = "run: pip install 'outbox-relay[relay]'"
+        print(f"relay: the commands need the package {package!r}; {remedy}", file=sys.stderr)  # noqa: T201 -- a command
         return 2
     return run()
 

@@ -1,4 +1,5 @@
 -- A row that was scheduled or put off is claimed when it is due, by one relay at a time.
+-- Of the rows it locks it answers with as many as fit into the bytes; the rest is released with the transaction.
 with locked as materialized (
     select id, event_id, event_type, aggregate_type, aggregate_id, topic, payload, attributes, size_bytes,
            created_at, attempt_count, available_at

@@ -1,4 +1,5 @@
 -- A row is claimed by one relay at a time, for as long as this transaction lives.
+-- Of the rows it locks it answers with as many as fit into the bytes; the rest is released with the transaction.
 with locked as materialized (
     select id, event_id, event_type, aggregate_type, aggregate_id, topic, payload, attributes, size_bytes,
            created_at, attempt_count, available_at
