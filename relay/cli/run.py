@@ -1,9 +1,12 @@
-"""`relay run` and `relay tick`: the same runners, in the background or for one pass."""
+"""`relay run` and `relay tick`: the same runners, until told to stop or for one pass."""
 
 import argparse
 import asyncio
 import json
 import sys
+from typing import Any
+
+import psycopg
 
 from relay.brokers.pubsub import PubSub
 from relay.cli.parts import outbox_connector, pubsub_address
@@ -11,13 +14,22 @@ from relay.errors import ConfigurationError
 from relay.kernel.backoff import Delay
 from relay.kernel.clock import Clock, SystemClock
 from relay.kernel.loop import Loop
-from relay.kernel.observe import Observe, to_all
+from relay.kernel.observe import (
+    LoopDied,
+    Observe,
+    PassFailed,
+    PassFinished,
+    ShutdownBegan,
+    ShutdownEnded,
+    to_all,
+)
 from relay.kernel.shutdown import Shutdown
 from relay.kernel.supervise import CANCEL_SECONDS, CLOSE_SECONDS, supervise
 from relay.kernel.tick import tick
 from relay.kernel.worker import Worker
 from relay.operate import logs
-from relay.outbox.outbox import Outbox
+from relay.outbox import schema
+from relay.outbox.outbox import Connect, Outbox
 from relay.publisher.publisher import Publisher, PublishPolicy
 from relay.settings import Settings, load
 
@@ -46,19 +58,22 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 async def _run(settings: Settings) -> int:
-    shutdown, clock, observe = Shutdown(), SystemClock(), _observe(settings)
+    shutdown, clock, observe = Shutdown(), SystemClock(), _SentencesAreEnough(_observe(settings))
     soft_timeout = settings.relay_shutdown_ms.total_seconds()
     with shutdown.listening(soft_timeout + HARD_END_SECONDS):
-        worker = _publisher(settings, clock, observe)
+        settings.require("database_url", "pubsub_project_id")
+        connect = _announced(outbox_connector(settings), settings, observe)
+        worker = _publisher(settings, connect, clock, observe)
         loop = Loop(worker, clock, settings.relay_runner_max_ms.total_seconds(), final=(ConfigurationError,))
         abandoned = await supervise([loop], shutdown, clock, soft_timeout, observe)
     return 1 if abandoned else 0
 
 
 async def _tick(settings: Settings) -> int:
-    shutdown, clock, observe = Shutdown(), SystemClock(), _observe(settings)
+    shutdown, clock, observe = Shutdown(), SystemClock(), _but_failed_passes(_observe(settings))
     with shutdown.listening(settings.relay_shutdown_ms.total_seconds() + HARD_END_SECONDS):
-        worker = _publisher(settings, clock, observe)
+        settings.require("database_url", "pubsub_project_id")
+        worker = _publisher(settings, outbox_connector(settings), clock, observe)
         try:
             report = await tick(
                 [worker],
@@ -80,11 +95,68 @@ def _observe(settings: Settings) -> Observe:
     return to_all(logs.LogLines(logs.logger(settings.relay_log_level, sys.stderr)))
 
 
-def _publisher(settings: Settings, clock: Clock, observe: Observe) -> Worker:
+class _SentencesAreEnough:
+    """Keeps the lines of a start that a wrong configuration ends out of the log: `main` says it in one sentence.
+
+    Once a pass has ended well the same error ends nothing, and is a line as any other.
+    """
+
+    def __init__(self, observe: Observe) -> None:
+        self._observe = observe
+        self._works = False
+        self._misconfigured = False
+
+    def __call__(self, event: object) -> None:
+        """Pass the event on, or keep it."""
+        match event:
+            case PassFinished():
+                self._works = True
+            case PassFailed(error=ConfigurationError()) | LoopDied(error=ConfigurationError()) if not self._works:
+                self._misconfigured = True
+                return
+            case ShutdownBegan() | ShutdownEnded(abandoned=()) if self._misconfigured:
+                return
+        self._observe(event)
+
+
+def _but_failed_passes(observe: Observe) -> Observe:
+    """For a tick: what a pass raises the tick raises too, and its report has it."""
+    return lambda event: None if isinstance(event, PassFailed) else observe(event)
+
+
+def _announced(connect: Connect, settings: Settings, observe: Observe) -> Connect:
+    """Tell of every connection: the first one says where the relay works, later ones that an outage is over."""
+    again = False
+
+    async def announced() -> psycopg.AsyncConnection[Any]:
+        nonlocal again
+        connection = await connect()
+        info = connection.info
+        database = f"{info.host}:{info.port}/{info.dbname}"
+        observe(logs.Reconnected(database) if again else _started(database, settings))
+        again = True
+        return connection
+
+    return announced
+
+
+def _started(database: str, settings: Settings) -> logs.Started:
+    address = pubsub_address(settings)
+    return logs.Started(
+        database=database,
+        schema=settings.relay_schema,
+        schema_version=schema.newest(),
+        project=address.project,
+        broker=f"emulator {address.emulator}" if address.emulator else address.endpoint or "pubsub.googleapis.com",
+        topic=settings.relay_topic,
+        batch_size=settings.relay_batch_size,
+    )
+
+
+def _publisher(settings: Settings, connect: Connect, clock: Clock, observe: Observe) -> Worker:
     """Build the publisher. It connects in its first pass: a database that is away is the loop's to wait for."""
-    settings.require("database_url", "pubsub_project_id")
     idle_tx = settings.relay_idle_tx_ms.total_seconds()
-    outbox = Outbox(outbox_connector(settings), settings.relay_schema, round(idle_tx * 1000))
+    outbox = Outbox(connect, settings.relay_schema, round(idle_tx * 1000))
     publisher = Publisher(outbox, PubSub(pubsub_address(settings)), publish_policy(settings), observe)
     # The last batch of a pass may begin as its budget ends. The database grants it this long, and so do we.
     return Worker(publisher, clock, observe, grace=idle_tx)

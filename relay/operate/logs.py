@@ -1,6 +1,7 @@
 """Log lines: for people on a terminal, JSON elsewhere."""
 
 import logging
+from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
 import structlog
@@ -17,6 +18,27 @@ from relay.kernel.observe import (
     ShutdownEnded,
 )
 from relay.publisher.events import BatchSettled, RequestFailed, RowFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The relay has reached its outbox for the first time, and works from here on."""
+
+    database: str  # its place and name, without the user
+    schema: str
+    schema_version: int
+    project: str
+    broker: str
+    topic: str
+    batch_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnected:
+    """The relay has reached its outbox again, after it dropped its connection or lost it."""
+
+    database: str
+
 
 _STAMPS: tuple[Processor, ...] = (
     structlog.processors.add_log_level,
@@ -49,6 +71,8 @@ def adopt_libraries(stream: TextIO) -> None:
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     logging.captureWarnings(capture=True)
+    # Its warnings are about what fails while a broken connection is put away; the break itself is raised, and told.
+    logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 
 def _renderer(stream: TextIO) -> Any:
@@ -98,6 +122,10 @@ class LogLines:
                     error=str(event.error)[:MOST_CHARACTERS],
                     consequence="the row is kept as failed (non_retryable) and is not published",
                 )
+            case Started():
+                self._log.info("started", **asdict(event))
+            case Reconnected():
+                self._log.info("reconnected", database=event.database)
             case _:
                 self._kernel(event)
 

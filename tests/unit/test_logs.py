@@ -23,6 +23,7 @@ from relay.kernel.observe import (
 )
 from relay.kernel.runner import Next, Report
 from relay.operate import logs
+from relay.operate.logs import Reconnected, Started
 from relay.outbox.outbox import Claimed
 from relay.publisher import events
 from relay.publisher.events import BatchSettled, RequestFailed, RowFailed
@@ -148,6 +149,21 @@ LINES: list[tuple[object, dict[str, Any]]] = [
         ShutdownBegan("SIGTERM", 25.0),
         {"level": "info", "event": "shutdown", "reason": "SIGTERM", "soft_timeout": 25.0},
     ),
+    (
+        Started("db:5432/app", "public", 2, "acme", "pubsub.googleapis.com", "orders", 1_000),
+        {
+            "level": "info",
+            "event": "started",
+            "database": "db:5432/app",
+            "schema": "public",
+            "schema_version": 2,
+            "project": "acme",
+            "broker": "pubsub.googleapis.com",
+            "topic": "orders",
+            "batch_size": 1_000,
+        },
+    ),
+    (Reconnected("db:5432/app"), {"level": "info", "event": "reconnected", "database": "db:5432/app"}),
     (ShutdownEnded((), 1.23456), {"level": "info", "event": "stopped", "abandoned": [], "seconds": 1.235}),
     (
         ShutdownEnded(("publish",), 27.0),
@@ -249,6 +265,7 @@ def test_lines_of_libraries_are_json_too() -> None:
     program = """
 import logging, sys, warnings
 from relay.operate import logs
+from relay.operate.logs import Reconnected, Started
 logs.adopt_libraries(sys.stderr)
 library = logging.getLogger("library")
 library.info("chatter")
@@ -268,6 +285,22 @@ except OSError:
     assert "old" in old["event"]
     assert failed["exception"].endswith("OSError: gone")
     assert done.stdout == ""
+
+
+def test_what_the_driver_says_over_a_broken_connection_is_left_out() -> None:
+    """The break is raised, and has a line of its own; an error is still an error."""
+    program = """
+import logging, sys
+from relay.operate import logs
+logs.adopt_libraries(sys.stderr)
+logging.getLogger("psycopg").warning("error ignored terminating %s", "<psycopg.AsyncPipeline>")
+logging.getLogger("psycopg").error("worse")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True
+    )
+
+    assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == ["worse"]
 
 
 def test_making_a_logger_touches_nothing_global() -> None:
