@@ -1,5 +1,7 @@
 """Every knob of the relay, read once from the environment and `.env`, and passed down from there."""
 
+import base64
+import json
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
@@ -47,6 +49,8 @@ class Settings(BaseSettings):
     """host:port of an emulator; nothing leaves the machine then, and no credentials are asked for."""
     pubsub_endpoint: str = ""
     """A regional endpoint, such as europe-west1-pubsub.googleapis.com:443. The global one"""
+    google_credentials_json: SecretStr = SecretStr("")
+    """The content of a key or federation file, as JSON or its base64; goes over GOOGLE_APPLICATION_CREDENTIALS."""
 
     relay_topic: Annotated[str, Field(min_length=1)] = "domain-events"
     """Where events go that name no topic. domain-events"""
@@ -101,6 +105,14 @@ class Settings(BaseSettings):
             ) from None
         return SecretStr(text)
 
+    @field_validator("google_credentials_json")
+    @classmethod
+    def _is_key(cls, value: SecretStr) -> SecretStr:
+        text = value.get_secret_value().strip()
+        if text:
+            _key_of(text)
+        return SecretStr(text)
+
     def require(self, *names: str) -> None:
         """Raise ConfigurationError with a sentence for each of these settings that is not set."""
         missing = [_MISSING[name] for name in names if not _text(getattr(self, name))]
@@ -116,6 +128,11 @@ class Settings(BaseSettings):
         """The Pub/Sub project. Raises ConfigurationError when there is none."""
         self.require("pubsub_project_id")
         return self.pubsub_project_id
+
+    def google_key(self) -> dict[str, Any] | None:
+        """What is in GOOGLE_CREDENTIALS_JSON, or None when it is not set."""
+        text = self.google_credentials_json.get_secret_value()
+        return _key_of(text) if text else None
 
 
 def load(**overrides: Any) -> Settings:
@@ -140,6 +157,27 @@ def _sentence(fault: ErrorDetails) -> str:
     if fault["type"] == "value_error":
         return f"{name} {fault['msg'].removeprefix('Value error, ')}"
     return f"{name} is {fault['input']!r:.100}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
+
+
+def _key_of(text: str) -> dict[str, Any]:
+    try:
+        # Not strict: a `.env` file in double quotes turns the \n of a private key into line breaks.
+        key = json.loads(text if text.startswith("{") else _from_base64(text), strict=False)
+    except ValueError:
+        key = None
+    if isinstance(key, dict):
+        return key
+    # Said here: the parsers' own sentences repeat parts of the key.
+    raise ValueError(
+        "is neither a key file's JSON nor its base64; set it to the content of the file, or to what "
+        "`base64 < key.json` prints"
+    )
+
+
+def _from_base64(text: str) -> bytes:
+    """Decode either alphabet, in one line or many, padded or not."""
+    one_line = "".join(text.split()).translate(str.maketrans("-_", "+/")).rstrip("=")
+    return base64.b64decode(one_line + "=" * (-len(one_line) % 4), validate=True)
 
 
 def _text(value: str | SecretStr) -> str:

@@ -2,14 +2,11 @@
 
 from collections.abc import Sequence
 
-from google.api_core.exceptions import GoogleAPICallError
-from google.auth.exceptions import GoogleAuthError
 from google.pubsub_v1.types import PublishRequest, PubsubMessage
 
 from relay.brokers.broker import RequestLimits
-from relay.brokers.pubsub_client import PubSubAddress
+from relay.brokers.pubsub_client import CALL_ERRORS, PubSubAddress, broker_error
 from relay.envelope import Message
-from relay.errors import BrokerError
 
 # The classes that protobuf made; the wrappers around them cost ten times as much a message.
 _RawMessage = PubsubMessage.pb()
@@ -38,11 +35,8 @@ class PubSub:
         )
         try:
             response = await self._client.publish(PublishRequest.wrap(request), retry=None, timeout=seconds)
-        except GoogleAPICallError as error:
-            status = error.grpc_status_code
-            raise BrokerError(status.name if status else type(error).__name__, error.message) from error
-        except GoogleAuthError as error:
-            raise BrokerError("UNAUTHENTICATED", str(error)) from error
+        except CALL_ERRORS as error:
+            raise broker_error(error) from error
         return tuple(response.message_ids)
 
     async def close(self) -> None:

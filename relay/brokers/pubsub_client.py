@@ -1,30 +1,52 @@
-"""Where Google Pub/Sub is, and the asynchronous clients that speak to it."""
+"""Where Google Pub/Sub is, the asynchronous clients that speak to it, and what their failures are called."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 from google.api_core.client_options import ClientOptions
+from google.api_core.exceptions import GoogleAPICallError, GoogleAPIError, RetryError
+from google.auth.credentials import Credentials
 from google.auth.exceptions import GoogleAuthError
 from google.pubsub_v1.services.publisher import PublisherAsyncClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOTransport
 from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
 
-from relay.errors import ConfigurationError
+from relay.brokers.pubsub_credentials import credentials_of
+from relay.errors import BrokerError, ConfigurationError
+
+# What the clients raise for a call that failed.
+CALL_ERRORS = (GoogleAPIError, GoogleAuthError)
 
 # An answer may be larger than gRPC's 4 MB: one message alone takes up to 10.
-_ANY_SIZE = [("grpc.max_receive_message_length", -1)]
+_ANY_SIZE = {"grpc.max_receive_message_length": -1}
+# gRPC lets its pause between two attempts to connect grow to 120 s, and no call reaches a service that is back before
+# the pause ends. The relay paces its calls itself. The last one is how long one attempt may take.
+_RECONNECT = {
+    "grpc.initial_reconnect_backoff_ms": 250,
+    "grpc.max_reconnect_backoff_ms": 1_000,
+    "grpc.min_reconnect_backoff_ms": 10_000,
+}
+# A connection whose other end is gone without a word ends when what was sent is unacknowledged for 10 s (on Linux, as
+# the last figure becomes TCP_USER_TIMEOUT): before a publish budget does. The first figure is the library's own.
+_KEEPALIVE = {"grpc.keepalive_time_ms": 30_000, "grpc.keepalive_timeout_ms": 10_000}
 
 
 @dataclass(frozen=True, slots=True)
 class PubSubAddress:
-    """A project, on an emulator, on one regional endpoint, or on the global one."""
+    """A project, on an emulator, on one regional endpoint, or on the global one.
+
+    An emulator is asked without credentials. Otherwise they are those of `key`, the content of a key file, or, without
+    it, the application default credentials.
+    """
 
     project: str
     emulator: str | None = None
     endpoint: str | None = None
+    key: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
 
     def topic(self, name: str) -> str:
         """The full name of a topic that may be named by its last part."""
@@ -37,18 +59,62 @@ class PubSubAddress:
     def publisher(self) -> PublisherAsyncClient:
         """A client that publishes. Raises ConfigurationError where there are no credentials."""
         if self.emulator:
-            channel = grpc.aio.insecure_channel(self.emulator)
-            return PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=channel))
+            return PublisherAsyncClient(transport=_PublisherTransport(channel=_emulator_channel(self.emulator)))
         with _credentials_found():
-            return PublisherAsyncClient(client_options=ClientOptions(api_endpoint=self.endpoint))
+            return PublisherAsyncClient(
+                credentials=self._credentials(),
+                transport=_PublisherTransport,
+                client_options=ClientOptions(api_endpoint=self.endpoint),
+            )
 
     def subscriber(self) -> SubscriberAsyncClient:
         """A client that receives. Raises ConfigurationError where there are no credentials."""
         if self.emulator:
-            channel = grpc.aio.insecure_channel(self.emulator, options=_ANY_SIZE)
-            return SubscriberAsyncClient(transport=SubscriberGrpcAsyncIOTransport(channel=channel))
+            return SubscriberAsyncClient(transport=_SubscriberTransport(channel=_emulator_channel(self.emulator)))
         with _credentials_found():
-            return SubscriberAsyncClient(client_options=ClientOptions(api_endpoint=self.endpoint))
+            return SubscriberAsyncClient(
+                credentials=self._credentials(),
+                transport=_SubscriberTransport,
+                client_options=ClientOptions(api_endpoint=self.endpoint),
+            )
+
+    def _credentials(self) -> Credentials | None:
+        return None if self.key is None else credentials_of(self.key)
+
+
+def broker_error(error: GoogleAPIError | GoogleAuthError) -> BrokerError:
+    """Name a failed call as gRPC does, whichever library noticed it."""
+    if isinstance(error, RetryError) and isinstance(error.cause, GoogleAPICallError):
+        error = error.cause
+    if isinstance(error, GoogleAuthError):
+        return BrokerError("UNAVAILABLE" if error.retryable else "UNAUTHENTICATED", str(error))
+    status = getattr(error, "grpc_status_code", None)
+    return BrokerError(status.name if status else type(error).__name__, str(getattr(error, "message", error)))
+
+
+class _PublisherTransport(PublisherGrpcAsyncIOTransport):
+    """Connects with our options beside the library's."""
+
+    @classmethod
+    def create_channel(cls, *args: Any, **named: Any) -> grpc.aio.Channel:
+        return super().create_channel(*args, **_with_our_options(named))
+
+
+class _SubscriberTransport(SubscriberGrpcAsyncIOTransport):
+    """Connects with our options beside the library's."""
+
+    @classmethod
+    def create_channel(cls, *args: Any, **named: Any) -> grpc.aio.Channel:
+        return super().create_channel(*args, **_with_our_options(named))
+
+
+def _with_our_options(named: dict[str, Any]) -> dict[str, Any]:
+    options = dict(named.get("options") or ()) | _RECONNECT | _KEEPALIVE
+    return named | {"options": list(options.items())}
+
+
+def _emulator_channel(target: str) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(target, options=list((_ANY_SIZE | _RECONNECT).items()))
 
 
 @contextmanager
@@ -57,6 +123,6 @@ def _credentials_found() -> Iterator[None]:
         yield
     except GoogleAuthError as error:
         raise ConfigurationError(
-            f"no credentials for Google Pub/Sub: {error}; name a key file in GOOGLE_APPLICATION_CREDENTIALS, "
-            "or set PUBSUB_EMULATOR_HOST to work with an emulator"
+            f"no credentials for Google Pub/Sub: {error}; put the content of a key file into GOOGLE_CREDENTIALS_JSON, "
+            "name the file in GOOGLE_APPLICATION_CREDENTIALS, or set PUBSUB_EMULATOR_HOST to work with an emulator"
         ) from error

@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from google.api_core import exceptions
-from google.auth.exceptions import GoogleAuthError
 from google.pubsub_v1.types import AcknowledgeRequest, PullRequest, PullResponse, Subscription
 
-from relay.brokers.pubsub_client import PubSubAddress
-from relay.errors import BrokerError, ConfigurationError
+from relay.brokers.pubsub_client import CALL_ERRORS, PubSubAddress, broker_error
+from relay.errors import ConfigurationError
 
 # As many as the service hands out in one answer.
 _MESSAGES = 1_000
 # How long one question may stay open; the service answers a pull earlier, empty, when it likes.
 _PULL_SECONDS = 60.0
 _QUESTION_SECONDS = 10.0
-# A service that fails for longer than this is not waited for.
 _OUTAGE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.5
 
@@ -31,7 +29,6 @@ _TRANSIENT = (
     exceptions.Unknown,
 )
 _MISUSE = (exceptions.NotFound, exceptions.InvalidArgument, exceptions.Forbidden, exceptions.Unauthenticated)
-_FINAL = (exceptions.GoogleAPIError, GoogleAuthError)
 
 
 class Received(NamedTuple):
@@ -54,11 +51,15 @@ class Source:
 
 
 class PubSubReader:
-    """Takes everything off a subscription, in the order in which it is delivered."""
+    """Takes everything off a subscription, in the order in which it is delivered.
 
-    def __init__(self, address: PubSubAddress, subscription: str) -> None:
+    A service that fails for longer than `outage_seconds` (60) is not waited for.
+    """
+
+    def __init__(self, address: PubSubAddress, subscription: str, outage_seconds: float = _OUTAGE_SECONDS) -> None:
         self._name = address.subscription(subscription)
         self._client = address.subscriber()
+        self._outage_seconds = outage_seconds
         self._pull = PullRequest(subscription=self._name, max_messages=_MESSAGES)
         self._pending: asyncio.Task[PullResponse] | None = None
 
@@ -71,8 +72,8 @@ class PubSubReader:
                 f"subscription {self._name} cannot be read: {error.message}; it takes the name of a pull subscription "
                 "and the permissions pubsub.subscriptions.get and pubsub.subscriptions.consume"
             ) from error
-        except _FINAL as error:
-            raise _broker_error(error) from error
+        except CALL_ERRORS as error:
+            raise broker_error(error) from error
         if found.filter:
             raise ConfigurationError(
                 f"subscription {self._name} filters with {found.filter!r}: it never shows the rest"
@@ -87,19 +88,19 @@ class PubSubReader:
                 return await self._next(seconds)
             except _TRANSIENT as error:
                 failing_since = failing_since or time.monotonic()
-                if time.monotonic() - failing_since > _OUTAGE_SECONDS:
-                    raise _broker_error(error) from error
+                if time.monotonic() - failing_since > self._outage_seconds:
+                    raise broker_error(error) from error
                 await asyncio.sleep(_PAUSE_SECONDS)
-            except _FINAL as error:
-                raise _broker_error(error) from error
+            except CALL_ERRORS as error:
+                raise broker_error(error) from error
 
     async def acknowledge(self, received: Sequence[Received]) -> None:
         """Have the service forget these deliveries."""
         request = AcknowledgeRequest(subscription=self._name, ack_ids=[each.ack_id for each in received])
         try:
             await self._client.acknowledge(request)
-        except _FINAL as error:
-            raise _broker_error(error) from error
+        except CALL_ERRORS as error:
+            raise broker_error(error) from error
 
     async def __aenter__(self) -> Self:
         return self
@@ -143,8 +144,3 @@ def _received(raw: Any) -> Received:
     # Of the class that protobuf made; the wrapper around it costs ten times as much a message.
     message = raw.message
     return Received(raw.ack_id, message.message_id, message.ordering_key, dict(message.attributes), message.data)
-
-
-def _broker_error(error: Exception) -> BrokerError:
-    status = getattr(error, "grpc_status_code", None)
-    return BrokerError(status.name if status else type(error).__name__, str(getattr(error, "message", error)))

@@ -17,6 +17,7 @@ def pubsub_address(settings: Settings) -> PubSubAddress:
         project=settings.require_project(),
         emulator=settings.pubsub_emulator_host or None,
         endpoint=settings.pubsub_endpoint or None,
+        key=settings.google_key(),
     )
 
 

@@ -1,5 +1,7 @@
 """Every knob: its name, unit, default, and what is refused."""
 
+import base64
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,6 +56,7 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "PUBSUB_PROJECT_ID": "",
         "PUBSUB_EMULATOR_HOST": "",
         "PUBSUB_ENDPOINT": "",
+        "GOOGLE_CREDENTIALS_JSON": "",
         "RELAY_TOPIC": "domain-events",
         "RELAY_BATCH_SIZE": "1000",
         "RELAY_POLL_MS": "500ms",
@@ -80,7 +83,12 @@ def test_every_setting_documents_itself(line: Documented) -> None:
 @pytest.mark.parametrize("line", TABLE, ids=lambda line: line.name)
 def test_every_setting_is_read_from_the_environment(line: Documented, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under its name in capitals."""
-    values = {"RELAY_BATCH_SIZE": "7", "RELAY_LOG_LEVEL": "debug", "RELAY_PUBLISH_BUDGET_MS": "7s"}
+    values = {
+        "GOOGLE_CREDENTIALS_JSON": "{}",
+        "RELAY_BATCH_SIZE": "7",
+        "RELAY_LOG_LEVEL": "debug",
+        "RELAY_PUBLISH_BUDGET_MS": "7s",
+    }
     value = values.get(line.name, "21s" if line.name.endswith("_MS") else "host=x")
     monkeypatch.setenv(line.name, value)
 
@@ -230,6 +238,79 @@ def test_the_password_is_never_printed(url: str, monkeypatch: pytest.MonkeyPatch
     assert SECRET in settings.require_database()
     for printed in (repr(settings), str(settings), str(settings.model_dump()), settings.model_dump_json()):
         assert SECRET not in printed
+
+
+KEY = {"type": "service_account", "private_key": f"-----BEGIN\n{SECRET}\nEND-----\n", "odd": "?>~ÿ¿"}
+KEY_JSON = json.dumps(KEY, indent=2)
+KEY_BASE64 = base64.b64encode(KEY_JSON.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        KEY_JSON,
+        f"\n {KEY_JSON}\n",
+        KEY_JSON.replace("\\n", "\n"),
+        KEY_BASE64,
+        base64.encodebytes(KEY_JSON.encode()).decode(),
+        base64.urlsafe_b64encode(KEY_JSON.encode()).decode(),
+        KEY_BASE64.rstrip("="),
+    ],
+    ids=["JSON", "spaced", "with line breaks in a text", "base64", "in lines", "for URLs", "without padding"],
+)
+def test_a_key_is_taken_as_json_or_as_base64(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the platform's form of a multi-line secret is."""
+    monkeypatch.setenv("GOOGLE_CREDENTIALS_JSON", text)
+
+    settings = load()
+
+    assert settings.google_key() == KEY
+    for printed in (repr(settings), str(settings.model_dump()), settings.model_dump_json()):
+        assert SECRET not in printed
+        assert KEY_BASE64[:40] not in printed
+
+
+def test_without_a_key_there_is_none() -> None:
+    """Then the library looks for credentials by itself."""
+    assert load().google_key() is None
+
+
+def test_a_key_comes_from_dot_env_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In single quotes as it is, in double quotes with its line breaks resolved."""
+    one_line = json.dumps(KEY)
+    for line in (f"'{one_line}'", '"' + one_line.replace('"', '\\"') + '"'):
+        Path(".env").write_text(f"GOOGLE_CREDENTIALS_JSON={line}\n")
+        assert load().google_key() == KEY
+    monkeypatch.setenv("GOOGLE_CREDENTIALS_JSON", '{"type": "other"}')
+    assert load().google_key() == {"type": "other"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{{{SECRET}",
+        f'{{"private_key": "{SECRET}',
+        f'["{SECRET}"]',
+        SECRET,
+        f"/run/{SECRET}.json",
+        base64.b64encode(f'"{SECRET}"'.encode()).decode(),
+        base64.b64encode(SECRET.encode()).decode(),
+        KEY_BASE64[:-9],
+        f"ÿ{SECRET}",
+    ],
+)
+def test_a_malformed_key_is_refused_without_its_content(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the JSON parser's sentence nor a traceback may show it."""
+    monkeypatch.setenv("GOOGLE_CREDENTIALS_JSON", text)
+
+    with pytest.raises(ConfigurationError) as refusal:
+        load()
+
+    assert str(refusal.value) == (
+        "GOOGLE_CREDENTIALS_JSON is neither a key file's JSON nor its base64; set it to the content of the file, "
+        "or to what `base64 < key.json` prints"
+    )
+    assert refusal.value.__suppress_context__
 
 
 def test_what_is_required_and_missing_is_said_at_once() -> None:
