@@ -5,13 +5,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from google.pubsub_v1.types import PubsubMessage, PullResponse
+from google.pubsub_v1.types import PubsubMessage, PullResponse, Subscription
 
 from relay.brokers.pubsub_client import PubSubAddress
 from relay.brokers.pubsub_reader import PubSubReader
 from relay.dev.stack import PROJECT_ID
-from relay.errors import ConfigurationError
+from relay.errors import BrokerError, ConfigurationError
 from tests.support.pubsub import Channel, PubSubSide
+from tests.support.waiting import until_async
 
 MESSAGE = PubsubMessage(data=b"body", attributes={"event_id": "e"})
 
@@ -110,3 +111,45 @@ async def test_what_cannot_be_read_is_refused_by_its_name(pubsub: PubSubSide, na
     async with PubSubReader(PubSubAddress(PROJECT_ID, pubsub.address), name) as reader:
         with pytest.raises(ConfigurationError, match=f"projects/{PROJECT_ID}/subscriptions/{name} cannot be read"):
             await reader.source()
+
+
+async def test_a_filtered_subscription_is_refused(reader: PubSubReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a filter hides would count as lost."""
+
+    async def filtered(_: PubSubReader) -> Subscription:
+        return Subscription(name="s", topic="t", filter='attributes.event_type = "order.placed"')
+
+    monkeypatch.setattr(PubSubReader, "_describe", filtered)
+    with pytest.raises(ConfigurationError, match=r"filters with 'attributes\.event_type = .*it never shows the rest"):
+        await reader.source()
+
+
+@pytest.mark.parametrize("code", ["ABORTED", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN"])
+async def test_an_outage_is_waited_out(pubsub: PubSubSide, channel: Channel, reader: PubSubReader, code: str) -> None:
+    """A service that fails is neither empty nor given up at once."""
+    await pubsub.publish(channel, [MESSAGE])
+    await pubsub.fail(code, "Pull")
+    reading = asyncio.create_task(reader.next(5.0))
+    await until_async(pubsub.has_failed, "the reader meets the fault")
+    await pubsub.heal()
+    assert len(await reading) == 1
+
+
+async def test_an_outage_without_end_is_not_waited_out(pubsub: PubSubSide, channel: Channel) -> None:
+    """After its limit the failure is told, under the service's own name."""
+    await pubsub.fail("UNAVAILABLE", "Pull")
+    address = PubSubAddress(PROJECT_ID, pubsub.address)
+    async with PubSubReader(address, channel.subscription, outage_seconds=0.0) as reader:
+        with pytest.raises(BrokerError, match="UNAVAILABLE: a fault that was asked for"):
+            await reader.next(5.0)
+
+
+@pytest.mark.parametrize("method", ["Pull", "Acknowledge"])
+async def test_a_refusal_is_told_at_once(
+    pubsub: PubSubSide, channel: Channel, reader: PubSubReader, method: str
+) -> None:
+    """Nobody waits for a permission."""
+    await pubsub.publish(channel, [MESSAGE])
+    await pubsub.fail("PERMISSION_DENIED", method)
+    with pytest.raises(BrokerError, match="PERMISSION_DENIED"):
+        await reader.acknowledge(await reader.next(5.0))
