@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from fakeredis import FakeAsyncRedis
+from fakeredis import FakeAsyncRedis, FakeRedis
 
 from idempotency import InvalidKeyError, Manager
 
@@ -53,3 +55,48 @@ async def test_what_identifies_nothing_is_refused(redis: FakeAsyncRedis, consume
     with pytest.raises(InvalidKeyError):
         await Manager(redis).check_and_mark_processed(consumer, event_id)
     assert await redis.keys() == []
+
+
+async def test_a_mark_of_an_earlier_version_is_recognised(redis: FakeAsyncRedis) -> None:
+    """Whatever another program has written under the key says that the event was processed."""
+    event_id = uuid4()
+    await redis.set(f"pf:evt:processed:billing:{event_id}", "1")
+    assert await Manager(redis).check_and_mark_processed("billing", event_id)
+
+
+async def test_prefix_and_life_are_the_callers(redis: FakeAsyncRedis) -> None:
+    """Two applications may share a Redis, and a broker may redeliver for longer."""
+    event_id = uuid4()
+    await Manager(redis, prefix="shop", ttl=timedelta(days=90)).check_and_mark_processed("billing", event_id)
+    assert await redis.ttl(f"shop:evt:processed:billing:{event_id}") == 90 * 24 * 3600
+
+
+async def test_a_mark_is_not_prolonged(redis: FakeAsyncRedis) -> None:
+    """Its life is counted from the first delivery, however often the event comes."""
+    event_id = uuid4()
+    await Manager(redis, ttl=timedelta(hours=1)).check_and_mark_processed("billing", event_id)
+    await Manager(redis).check_and_mark_processed("billing", event_id)
+    assert await redis.ttl(f"pf:evt:processed:billing:{event_id}") <= 3600
+
+
+@pytest.mark.parametrize("client", ["redis://localhost", None, FakeRedis(), FakeAsyncRedis().pipeline()])
+def test_anything_but_an_asynchronous_client_is_refused(client: Any) -> None:
+    """When the service starts, not when its first event comes."""
+    with pytest.raises(TypeError, match=r"takes a client of redis\.asyncio"):
+        Manager(client)
+
+
+@pytest.mark.parametrize(
+    ("ttl", "error"),
+    [
+        (timedelta(0), ValueError),
+        (timedelta(hours=-1), ValueError),
+        (timedelta(microseconds=999), ValueError),
+        (3600, TypeError),
+        (None, TypeError),
+    ],
+)
+async def test_a_life_that_is_none_is_refused(redis: FakeAsyncRedis, ttl: Any, error: type[Exception]) -> None:
+    """Marks that are gone at once would recognise nothing."""
+    with pytest.raises(error, match="ttl is"):
+        Manager(redis, ttl=ttl)
