@@ -172,10 +172,8 @@ def _translate(error: psycopg.Error) -> NoReturn:
                 "the database has no outbox_emit(jsonb) on the search_path of this connection; "
                 "create the outbox with: python -m relay migrate"
             ) from error
-        case pg.InvalidParameterValue() if message.startswith("outbox_emit:"):
+        case pg.InvalidParameterValue() | pg.UniqueViolation() if message.startswith(("outbox_emit:", "outbox_events:")):
             raise InvalidEventError(message) from error
-        case pg.UniqueViolation() if error.diag.constraint_name == "outbox_events_event_id":
-            raise InvalidEventError(f"the event is in the outbox already: {error.diag.message_detail}") from error
         case pg.StatementTooComplex():
             raise InvalidEventError("the data is nested deeper than Postgres can read") from error
         case _:

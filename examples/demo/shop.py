@@ -16,9 +16,9 @@ create table shipments (order_id bigint not null);
 
 # Written past outbox_emit, by hand: names that start with goog belong to the broker, which would refuse the message.
 POISON = """
-insert into outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, attributes, size_bytes)
+insert into outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, attributes)
 select id, 'order.paid', 'order', 'poison', jsonb_build_object('event_id', id, 'event_type', 'order.paid', 'version', 1,
-       'occurred_at', now(), 'actor', null, 'data', '{}'::jsonb), '{"goog-trace": "1"}', 1000
+       'occurred_at', now(), 'actor', null, 'data', '{}'::jsonb), '{"goog-trace": "1"}'
   from gen_random_uuid() as id
 """
 

@@ -32,7 +32,7 @@ def conninfo(url: str) -> str:
     """The connection string, with liveness settings where it names none itself."""
     parts = conninfo_to_dict(url)
     _refuse_split_password(url, parts)
-    return make_conninfo(url, **{**_LIVENESS, "application_name": "outbox-relay", **parts})
+    return make_conninfo(url, **{**_LIVENESS, "application_name": "outbox-relay", **parts, "client_encoding": "utf8"})
 
 
 def connect(url: str) -> psycopg.Connection[Any]:
@@ -43,6 +43,7 @@ def connect(url: str) -> psycopg.Connection[Any]:
         _refuse_final(error)
         raise
     connection.isolation_level = IsolationLevel.READ_COMMITTED
+    _require_utf8(connection)
     return connection
 
 
@@ -52,10 +53,23 @@ async def connect_async(url: str) -> psycopg.AsyncConnection[Any]:
     Nothing is prepared on the server: a pooler may hand out another session each time.
     """
     try:
-        return await psycopg.AsyncConnection.connect(conninfo(url), autocommit=True, prepare_threshold=None)
+        connection = await psycopg.AsyncConnection.connect(conninfo(url), autocommit=True, prepare_threshold=None)
     except psycopg.Error as error:
         _refuse_final(error)
         raise
+    _require_utf8(connection)
+    return connection
+
+
+def _require_utf8(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
+    """Refuse a database in which some valid event could not be stored, or not be read back as it was measured."""
+    encoding, name = connection.info.parameter_status("server_encoding"), connection.info.dbname
+    if encoding != "UTF8":
+        connection.pgconn.finish()
+        raise ConfigurationError(
+            f"database {name!r} has the encoding {encoding}; events are JSON in UTF-8, "
+            "create the database with: encoding 'UTF8'"
+        )
 
 
 def _refuse_split_password(url: str, parts: dict[str, Any]) -> None:

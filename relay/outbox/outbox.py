@@ -27,17 +27,18 @@ class Claimed(NamedTuple):
     aggregate_id: str
     topic: str | None
     body: bytes
-    attributes: dict[str, Any] | None
+    attributes: str | None  # as JSON: a row written by hand may hold what no parser takes
     size_bytes: int
     created_at: str
     attempt_count: int
 
 
 class Accepted(NamedTuple):
-    """The broker has taken the row's message."""
+    """The broker has taken the row's message, on this topic."""
 
     id: int
     message_id: str
+    topic: str
 
 
 class Refused(NamedTuple):
@@ -64,7 +65,7 @@ class Batch:
         self._skew = skew
 
     async def claim(self, rows: int, size_bytes: int) -> Claim:
-        """Lock up to `rows` fresh and as many due rows, each kind bounded in bytes too; one round trip."""
+        """Lock up to `rows` fresh and as many due rows, each kind bounded in bytes too; two round trips."""
         limits = {"rows": rows, "bytes": size_bytes, "skew": self._skew}
         fresh = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
         delayed = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
@@ -72,7 +73,8 @@ class Batch:
             await self._connection.execute(BEGIN)
             await self._connection.execute(statement("enter"), self._enter)
             await fresh.execute(statement("claim_fresh"), limits)
-            await delayed.execute(statement("claim_delayed"), limits)
+        # Not in the pipeline, whose last word is a Flush: after one, Postgres does not end an idle transaction.
+        await delayed.execute(statement("claim_delayed"), limits)
         found = [await fresh.fetchall(), await delayed.fetchall()]
         full = any(len(kind) >= rows or sum(row.size_bytes for row in kind) >= size_bytes for kind in found)
         return Claim(found[0] + found[1], full)
@@ -80,13 +82,11 @@ class Batch:
     async def settle(self, accepted: Sequence[Accepted], refused: Sequence[Refused]) -> None:
         """Mark what the broker took and what can never go out; one statement each, whatever their number."""
         if accepted:
-            ids, message_ids = zip(*accepted, strict=True)
-            await self._mark("settle_published", len(ids), {"ids": list(ids), "message_ids": list(message_ids)})
+            ids, message_ids, topics = map(list, zip(*accepted, strict=True))
+            await self._mark("settle_published", len(ids), {"ids": ids, "message_ids": message_ids, "topics": topics})
         if refused:
-            ids, codes, errors = zip(*refused, strict=True)
-            await self._mark(
-                "settle_failed", len(ids), {"ids": list(ids), "codes": list(codes), "errors": list(errors)}
-            )
+            ids, codes, errors = map(list, zip(*refused, strict=True))
+            await self._mark("settle_failed", len(ids), {"ids": ids, "codes": codes, "errors": errors})
 
     async def _mark(self, name: str, expected: int, values: dict[str, Any]) -> None:
         marked = await self._connection.execute(statement(name), values)

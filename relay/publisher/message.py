@@ -1,11 +1,15 @@
 """From a row to its message, or to the reason why it can never become one."""
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from relay.brokers.broker import RequestLimits
 from relay.envelope import MESSAGE_BYTES, OVERHEAD_BYTES, Message, attributes_fault
 from relay.errors import MessageError
 from relay.outbox.outbox import Claimed
+
+# Tags and lengths around an attribute's name and value, at most.
+ATTRIBUTE_FRAMING_BYTES = 8
 
 
 def message_of(row: Claimed) -> Message:
@@ -20,10 +24,9 @@ def message_of(row: Claimed) -> Message:
         "sequence": str(row.id),
     }
     if row.attributes:
-        if fault := attributes_fault(row.attributes):
-            raise MessageError("invalid_attributes", fault)
-        attributes |= row.attributes
-        size += sum(_size(name) + _size(value) + 8 for name, value in row.attributes.items())
+        own = _own_attributes(row.attributes)
+        attributes |= own
+        size += sum(_size(name) + _size(value) + ATTRIBUTE_FRAMING_BYTES for name, value in own.items())
     if size > MESSAGE_BYTES:
         raise MessageError("too_large", f"has a message of {size} bytes, the limit is {MESSAGE_BYTES}")
     return Message(row.body, attributes, size)
@@ -43,6 +46,16 @@ def requests(
         size += message.size_bytes
     if request:
         yield request
+
+
+def _own_attributes(text: str) -> dict[str, str]:
+    try:
+        attributes: dict[str, str] = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise MessageError("invalid_attributes", f"the attributes cannot be read: {error}") from error
+    if fault := attributes_fault(attributes):
+        raise MessageError("invalid_attributes", fault)
+    return attributes
 
 
 def _size(text: str) -> int:

@@ -23,8 +23,9 @@ from relay.publisher.events import BatchSettled, RequestFailed, RowFailed
 from relay.publisher.message import message_of, requests
 from relay.publisher.rests import Rests
 
-# A claim stops at this size, whatever the number of rows: what a pass holds in memory is bounded.
-CLAIM_BYTES = 16_000_000
+# A claim stops at this size, whatever the number of rows: it bounds what a pass holds in memory, and what a slow line
+# has to carry within the publish budget.
+CLAIM_BYTES = 4_000_000
 ERROR_CHARACTERS = 1_024
 
 # Rows of one topic with their messages.
@@ -187,7 +188,7 @@ class Publisher:
         """Publish one request. Never raises: what other requests of the batch achieve must be settled."""
         try:
             ids = await self._broker.publish(topic, [message for _, message in rows], self._policy.publish_seconds)
-            accepted = [Accepted(row.id, message_id) for (row, _), message_id in zip(rows, ids, strict=True)]
+            accepted = [Accepted(row.id, message_id, topic) for (row, _), message_id in zip(rows, ids, strict=True)]
         except BrokerError as error:
             self._observe(RequestFailed(topic, [row for row, _ in rows], error))
             return _NotTaken(topic, len(rows))

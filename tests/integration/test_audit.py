@@ -24,10 +24,10 @@ from tests.support.pubsub import Channel, PubSubSide
 from tests.support.waiting import until_async
 
 BULK = """
-    insert into outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, size_bytes,
+    insert into outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload,
                                published_at, message_id)
     select id, 't', 't', 't', jsonb_build_object('event_id', id, 'event_type', 't', 'version', 1, 'occurred_at', '',
-                                                 'actor', null, 'data', repeat('x', 200)), 1, clock_timestamp(), 'm'
+                                                 'actor', null, 'data', repeat('x', 200)), clock_timestamp(), 'm'
     from (select gen_random_uuid() as id from generate_series(1, %(count)s)) as new
     returning id, event_id::text, payload::text as body"""
 NOBODYS_EVENT = "00000000-0000-7000-8000-000000000000"

@@ -15,12 +15,12 @@ from tests.support.postgres import fresh_database
 ROWS = 20_000
 
 FILL = """
-insert into outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, size_bytes, available_at,
+insert into outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, available_at,
                            published_at, message_id, failed_at, failure_reason)
 select id, 'order.paid', 'order', n::text,
        jsonb_build_object('event_id', id, 'event_type', 'order.paid', 'version', 1, 'occurred_at', now(),
                           'actor', null, 'data', n),
-       600, case state when 'scheduled' then now() + interval '1 day' when 'due' then now() else '-infinity' end,
+       case state when 'scheduled' then now() + interval '1 day' when 'due' then now() else '-infinity' end,
        case state when 'published' then now() end, case state when 'published' then 'm' end,
        case state when 'failed' then now() end, case state when 'failed' then 'max_attempts' end
   from unnest(array['published', 'failed', 'scheduled', 'due', 'fresh']) as state, generate_series(1, %s) as n,
@@ -82,7 +82,7 @@ def test_a_claim_reads_what_it_takes_and_no_more(connection: psycopg.Connection[
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("settle_published", {"message_ids": ["m"] * 1_000}),
+        ("settle_published", {"message_ids": ["m"] * 1_000, "topics": ["t"] * 1_000}),
         ("settle_failed", {"codes": ["c"] * 1_000, "errors": ["e"] * 1_000}),
     ],
 )

@@ -21,6 +21,7 @@ from relay.publisher.events import BatchSettled, RequestFailed, RowFailed
 from relay.publisher.publisher import Publisher, PublishPolicy
 from tests.support.brokers import BrokerInHand
 from tests.support.outbox import FAILED, PENDING, PUBLISHED, count, event
+from tests.support.waiting import until_async
 
 TOPIC = "domain-events"
 
@@ -374,3 +375,82 @@ async def test_published_and_failed_rows_are_never_claimed_again(bench: Bench) -
     )
     assert await bench.run_once() == Report(next=Next.IDLE)
     assert (count(bench.url, PUBLISHED), count(bench.url, FAILED)) == (3, 1)
+
+
+async def test_a_relay_that_hangs_loses_its_locks(bench: Bench) -> None:
+    """The database ends a session that waits inside its transaction: the rows are free although nobody let go."""
+    ids = bench.emit(1)
+    hanging = bench.publisher_on(Outbox(lambda: connect_async(bench.url), "public", 200))
+
+    async def publish(topic: str, messages: Sequence[Message], seconds: float) -> Sequence[str]:
+        bench.broker.publish = whole  # type: ignore[method-assign]
+        await until_async(others_claim, "the rows of the hanging relay are free")
+        return await whole(topic, messages, seconds)
+
+    async def others_claim() -> bool:
+        return (await bench.run_once()).updated == 1
+
+    whole = bench.broker.publish
+    bench.broker.publish = publish  # type: ignore[method-assign]
+    with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+        await bench.run_once(hanging)
+    assert bench.broker.event_ids == ids + ids
+    assert count(bench.url, PUBLISHED) == 1
+    await hanging.close()
+
+
+ODD_ATTRIBUTES = {
+    "a huge number": '{"a": 1e131071}',
+    "many digits": f'{{"a": {"9" * 5_000}}}',
+    "no name": '{"": "x"}',
+    "null": '{"a": null}',
+    "an object": '{"a": {"b": "c"}}',
+    "deep": '{"a": ' + "[" * 1_200 + "]" * 1_200 + "}",
+}
+
+
+@pytest.mark.parametrize("attributes", ODD_ATTRIBUTES.values(), ids=ODD_ATTRIBUTES)
+async def test_attributes_that_nobody_can_read_stop_nobody(bench: Bench, attributes: str) -> None:
+    """Whatever jsonb holds that no message can: the row is kept with its reason, and its neighbours go out."""
+    bench.emit(1, 2, 3)
+    with psycopg.connect(bench.url) as connection:
+        connection.execute("update outbox_events set attributes = %s where aggregate_id = '2'", (attributes,))
+    report = await bench.run_once()
+    assert (report.updated, report.errors) == (2, 1)
+    assert bench.query("select aggregate_id, last_error_code from outbox_events where failed_at is not null") == [
+        ("2", "invalid_attributes")
+    ]
+
+
+async def test_an_attempt_count_at_its_end_stops_nobody(bench: Bench) -> None:
+    """A counter that cannot grow is no reason to publish the neighbours again."""
+    bench.emit(1, 2)
+    bench.query("""update outbox_events set attributes = '{"goog": "x"}', attempt_count = 2147483647
+                    where aggregate_id = '2' returning 1""")
+    assert (await bench.run_once()).updated == 1
+    assert count(bench.url, FAILED) == 1
+
+
+async def test_the_row_remembers_the_topic_it_went_to(bench: Bench) -> None:
+    """A default that changes later does not change what was published."""
+    bench.emit(1)
+    await bench.run_once()
+    bench.emit(2)
+    later = bench.publisher_on(bench.outbox, topic="other-events")
+    await bench.run_once(later)
+    assert bench.query("select aggregate_id, topic from outbox_events order by id") == [
+        ("1", TOPIC),
+        ("2", "other-events"),
+    ]
+
+
+async def test_an_unusual_client_encoding_changes_nothing(bench: Bench) -> None:
+    """Whatever the role's settings say, the relay reads UTF-8."""
+    bench.emit(1, data={"price": "5 €"}, attributes={"city": "Zürich, 東京"}, aggregate_id="€")
+    role, name = bench.query("select quote_ident(current_user), quote_ident(current_database())")[0]
+    with psycopg.connect(bench.url) as connection:
+        connection.execute(f"alter role {role} in database {name} set client_encoding = 'latin1'".encode())
+    await bench.run_once()
+    ((_, (message,)),) = bench.broker.requests
+    assert message.attributes["city"] == "Zürich, 東京"
+    assert json.loads(message.body)["data"] == {"price": "5 €"}

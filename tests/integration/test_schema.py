@@ -24,7 +24,7 @@ from relay.kernel.backoff import Delay
 from relay.kernel.runner import Budget
 from relay.operate.audit import AuditedOutbox, audit
 from relay.outbox import schema
-from relay.outbox.connect import connect_async
+from relay.outbox.connect import connect, connect_async
 from relay.outbox.outbox import Outbox
 from relay.publisher.publisher import Publisher, PublishPolicy
 from tests.support.brokers import BrokerInHand
@@ -442,8 +442,7 @@ _ENVELOPE = (
         ("payload", _ENVELOPE.replace('"actor": null', '"actor": "me"'), "payload_is_an_envelope"),
         ("payload", _ENVELOPE.replace(', "data": null', ""), "payload_is_an_envelope"),
         ("attributes", "[]", "attributes"),
-        ("size_bytes", "0", "size_bytes"),
-        ("size_bytes", "9500001", "size_bytes"),
+        ("available_at", "infinity", "available_at"),
         ("created_at", "infinity", "created_at"),
         ("attempt_count", "-1", "attempt_count"),
         ("last_error", "x" * 1_025, "last_error"),
@@ -465,7 +464,6 @@ def test_the_table_refuses_what_the_relay_could_not_carry(
         "aggregate_type": "b",
         "aggregate_id": "c",
         "payload": _ENVELOPE,
-        "size_bytes": "700",
     }
 
     def insert(row: dict[str, str]) -> sql.Composed:
@@ -485,3 +483,26 @@ def test_no_row_is_written_with_an_id_of_its_own(database: str) -> None:
     """Ids are drawn in order, by the database alone."""
     with psycopg.connect(database) as connection, pytest.raises(pg.GeneratedAlways):
         connection.execute("insert into outbox_events (id) values (1)")
+
+
+def test_no_row_can_understate_its_size(database: str) -> None:
+    """What a claim is bounded by is computed by the table, and computed again when the payload changes."""
+    with psycopg.connect(database) as connection:
+        emit(connection, event())
+        (before,) = connection.execute("select size_bytes from outbox_events").fetchone() or (0,)
+        connection.execute(
+            "update outbox_events set payload = jsonb_set(payload, '{data}', to_jsonb(repeat('x', 5000)))"
+        )
+        (after,) = connection.execute("select size_bytes from outbox_events").fetchone() or (0,)
+        assert after > before + 4_000
+        with pytest.raises(pg.GeneratedAlways):
+            connection.execute("update outbox_events set size_bytes = 1")
+
+
+def test_a_database_of_another_encoding_is_refused(stack: Stack) -> None:
+    """Its texts cannot hold every event, and have other sizes than the broker will see."""
+    with (
+        fresh_database(stack.database_url, "template0", "encoding 'SQL_ASCII' locale_provider libc locale 'C'") as url,
+        pytest.raises(ConfigurationError, match="has the encoding SQL_ASCII"),
+    ):
+        connect(url)

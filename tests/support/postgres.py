@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import LiteralString
 from uuid import uuid4
 
 import psycopg
@@ -12,10 +13,10 @@ from relay.outbox import schema
 
 
 @contextmanager
-def fresh_database(server_url: str, template: str = "template1") -> Iterator[str]:
+def fresh_database(server_url: str, template: str = "template1", options: LiteralString = "") -> Iterator[str]:
     """Create a database on the server, and drop it with every connection to it at the end."""
     name = f"test_{uuid4().hex}"
-    administer(server_url, sql.SQL("create database {} template {}"), name, template)
+    administer(server_url, sql.SQL("create database {} template {} " + options), name, template)
     try:
         yield make_conninfo(server_url, dbname=name)
     finally:

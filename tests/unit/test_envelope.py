@@ -3,6 +3,8 @@
 The limits that hold at emit too are in tests/integration/test_emit.py.
 """
 
+import json
+
 import pytest
 from google.pubsub_v1.types import PubsubMessage
 from hypothesis import given
@@ -52,7 +54,13 @@ def test_what_the_broker_would_refuse_is_named(attributes: dict[str, object], wo
 def test_a_message_is_never_larger_than_it_says(body: bytes, names: list[str], own: dict[str, str]) -> None:
     """Requests are cut by these sizes, and one byte too much would be refused by the broker."""
     message = message_of(
-        row(body=body, event_type=names[0], aggregate_type=names[1], aggregate_id=names[2], attributes=own or None)
+        row(
+            body=body,
+            event_type=names[0],
+            aggregate_type=names[1],
+            aggregate_id=names[2],
+            attributes=json.dumps(own) if own else None,
+        )
     )
     wire = PubsubMessage.pb()(data=message.body, attributes=message.attributes)
 

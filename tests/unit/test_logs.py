@@ -38,7 +38,7 @@ ROW = Claimed(
     aggregate_id="42",
     topic=None,
     body=PAYLOAD.encode(),
-    attributes={"note": PAYLOAD},
+    attributes=f'{{"note": "{PAYLOAD}"}}',
     size_bytes=24,
     created_at="2026-01-01T00:00:00.000000Z",
     attempt_count=2,
@@ -68,7 +68,7 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "error": "x" * 1_024,
             "batch_size": 1,
             "first_event_id": "0190-7",
-            "consequence": "the rows stay pending and are claimed again",
+            "consequence": "the rows stay pending; the topic is left alone for a while, and asked again",
         },
     ),
     (

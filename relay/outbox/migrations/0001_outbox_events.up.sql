@@ -1,3 +1,23 @@
+-- No less than the message takes on the wire. The table computes it, so that no row can understate what it costs to
+-- claim; 512 bytes cover the names of the relay's own attributes and the framing.
+create function outbox_size(payload jsonb, attributes jsonb, event_type text, aggregate_type text, aggregate_id text,
+                            ordering_key text) returns integer
+language plpgsql immutable parallel safe
+as $$
+declare
+    size bigint := 512 + octet_length(payload::text) + octet_length(attributes::text) + octet_length(event_type)
+                   + octet_length(aggregate_type) + octet_length(aggregate_id) + coalesce(octet_length(ordering_key), 0);
+begin
+    if size > 9500000 then
+        raise exception using
+            errcode = 'invalid_parameter_value',
+            message = format('outbox_events: the event %s of %s %s has a message of %s bytes, the limit is 9500000',
+                             event_type, aggregate_type, left(aggregate_id, 64), size);
+    end if;
+    return size;
+end
+$$;
+
 -- The outbox: a row is pending, published or failed, and its state is stored once.
 create table outbox_events (
     -- Order of insertion; also the message's `sequence`. Never cached: a cache would hand out ids out of order.
@@ -6,7 +26,7 @@ create table outbox_events (
     event_type      text not null,
     aggregate_type  text not null,
     aggregate_id    text not null,
-    -- Overrides the routing of this one row.
+    -- Overrides the routing of this one row; once published, where it went.
     topic           text,
     -- Set: first deliveries in commit order within the key.
     ordering_key    text,
@@ -14,8 +34,9 @@ create table outbox_events (
     dedup_key       text,
     payload         jsonb not null,
     attributes      jsonb not null default '{}',
-    -- Upper bound of the message's size, so that a claim is bounded in bytes.
-    size_bytes      integer not null,
+    -- So that a claim is bounded in bytes. Computed when the row is written, not again when it is marked.
+    size_bytes      integer not null generated always as (
+        outbox_size(payload, attributes, event_type, aggregate_type, aggregate_id, ordering_key)) stored,
     -- Not now(): an event of a long transaction must not look old.
     created_at      timestamptz not null default clock_timestamp(),
     -- Scheduled events and retries; '-infinity' means at once.
@@ -47,7 +68,7 @@ create table outbox_events (
     constraint outbox_events_attributes check (jsonb_typeof(attributes) = 'object'),
     -- The message states it; 'infinity' has no RFC 3339 form.
     constraint outbox_events_created_at check (isfinite(created_at)),
-    constraint outbox_events_size_bytes check (size_bytes between 1 and 9500000),
+    constraint outbox_events_available_at check (available_at < 'infinity'),
     constraint outbox_events_attempt_count check (attempt_count >= 0),
     constraint outbox_events_last_error check (char_length(last_error) <= 1024 and char_length(last_error_code) <= 64),
     constraint outbox_events_published check ((published_at is null) = (message_id is null)),

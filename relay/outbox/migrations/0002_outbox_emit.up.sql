@@ -223,24 +223,14 @@ begin
             ) as sound
         ), stored as (
             insert into outbox_events (event_id, event_type, aggregate_type, aggregate_id, topic, ordering_key,
-                                       dedup_key, payload, attributes, size_bytes, available_at)
+                                       dedup_key, payload, attributes, available_at)
             select event_id, item ->> 'event_type', item ->> 'aggregate_type', item ->> 'aggregate_id', item ->> 'topic',
-                   item ->> 'ordering_key', dedup_key, payload, attributes, size_bytes,
+                   item ->> 'ordering_key', dedup_key, payload, attributes,
                    coalesce((item ->> 'available_at')::timestamptz, '-infinity')
-            from (
-                -- 512 bytes cover the names of the relay's own attributes and the framing.
-                select *, 512 + octet_length(payload::text) + octet_length(attributes::text)
-                              + octet_length(item ->> 'event_type') + octet_length(item ->> 'aggregate_type')
-                              + octet_length(item ->> 'aggregate_id')
-                              + coalesce(octet_length(item ->> 'ordering_key'), 0) as size_bytes
-                from input
-                offset 0
-            ) as measured
-            where case when size_bytes <= 9500000 then true
-                       else outbox_refuse(position - 1, format('has a message of %s bytes, the limit is 9500000',
-                                                               size_bytes)) end
+            from input
             order by position
-            on conflict (dedup_key) where dedup_key is not null do nothing
+            -- Of either key: two that emit one event at once may meet at its event_id before they do at its dedup_key.
+            on conflict do nothing
             returning event_id, dedup_key, id
         )
         select input.event_id, stored.id, input.dedup_key
@@ -254,16 +244,21 @@ begin
         inserted := coalesce(answer.id > last_inserted, false);
         if inserted then
             last_inserted := answer.id;
-        elsif sequence is null then
+        elsif answer.dedup_key is not null and sequence is null then
             -- A statement of its own: its snapshot sees the event that was committed while the insert waited for it.
             select first.event_id, first.id into event_id, sequence
             from outbox_events as first where first.dedup_key = answer.dedup_key;
-            if not found then
+        end if;
+        if not inserted and (answer.dedup_key is null or sequence is null) then
+            if exists (select from outbox_events as taken where taken.event_id = answer.event_id) then
                 raise exception using
-                    errcode = 'serialization_failure',
-                    message = format('outbox_emit: the event with dedup_key %s was removed meanwhile', answer.dedup_key),
-                    hint = 'Run the transaction again.';
+                    errcode = 'unique_violation',
+                    message = format('outbox_emit: the event %s is in the outbox already', answer.event_id);
             end if;
+            raise exception using
+                errcode = 'serialization_failure',
+                message = format('outbox_emit: the event with dedup_key %s was removed meanwhile', answer.dedup_key),
+                hint = 'Run the transaction again.';
         end if;
         return next;
     end loop;

@@ -12,7 +12,7 @@ with locked as materialized (
     select *, sum(size_bytes) over (order by id) - size_bytes as bytes_before from locked
 )
 select id, event_id::text, event_type, aggregate_type, aggregate_id, topic,
-       convert_to(payload::text, 'UTF8') as body, nullif(attributes, '{}') as attributes, size_bytes,
+       convert_to(payload::text, 'UTF8') as body, nullif(attributes, '{}')::text as attributes, size_bytes,
        to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as created_at, attempt_count
   from bounded
  where bytes_before < %(bytes)s
