@@ -38,12 +38,11 @@ def _migrate(options: argparse.Namespace) -> int:
     if options.current:
         raise ConfigurationError("--from goes with --sql alone; otherwise the database says which version it has")
     with connect(settings.require_database()) as connection:
-        if options.plan:
-            way = schema.plan(connection, settings.relay_schema, target)
-            for step in way:
-                print(step)
-        else:
-            way = schema.migrate(connection, settings.relay_schema, target, on_step=print)
-    if not way:
-        print(f"schema {settings.relay_schema!r} is at version {target}; nothing to do")
+        find_way = schema.plan if options.plan else schema.migrate
+        way = find_way(connection, settings.relay_schema, target)
+    # Not earlier: all steps are one transaction, and what was printed of one that failed would not be true.
+    for step in way:
+        print(step)
+    if not way or not options.plan:
+        print(f"schema {settings.relay_schema!r} is at version {target}{'' if way else '; nothing to do'}")
     return 0

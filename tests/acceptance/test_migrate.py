@@ -2,6 +2,7 @@
 
 import socket
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ def test_it_creates_the_outbox_and_then_has_nothing_to_do(migrate: Commands, bar
 
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     assert first.stdout.splitlines()[0] == "up   0001 outbox_events"
-    assert len(first.stdout.splitlines()) == NEWEST
+    assert len(first.stdout.splitlines()) == NEWEST + 1
+    assert first.stdout.splitlines()[-1] == f"schema 'public' is at version {NEWEST}"
     assert second.stdout == f"schema 'public' is at version {NEWEST}; nothing to do\n"
     with psycopg.connect(bare_database) as connection:
         assert emit(connection, event()).inserted
@@ -79,14 +81,38 @@ def test_it_goes_to_any_version_and_back(migrate: Commands, bare_database: str) 
     with psycopg.connect(bare_database) as connection:
         emit(connection, event())
 
-    assert "still holds 1 event(s) that were not published" in complaint(migrate("migrate", "--to", "0"), 1)
+    refused = migrate("migrate", "--to", "0")
+    assert "still holds 1 event(s) that were not published" in complaint(refused, 1)
+    assert refused.stdout == ""
     assert version(bare_database) == NEWEST
 
     with psycopg.connect(bare_database) as connection:
         connection.execute("delete from outbox_events")
     done = migrate("migrate", "--to", "0")
     assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "schema 'public' is at version 0"
     assert version(bare_database) == 0
+
+
+def test_the_way_back_is_refused_with_what_waits_by_its_kind(migrate: Commands, bare_database: str) -> None:
+    """Each kind has another remedy; what was discarded does not count, and the remedy for failed rows works."""
+    migrate("migrate")
+    later = datetime(2030, 1, 1, tzinfo=UTC)
+    with psycopg.connect(bare_database) as connection:
+        emit(connection, [event(1), event(2), event(3, available_at=later), event(4, ordering_key="k"), event(5)])
+        connection.execute(
+            "update outbox_events set failed_at = now(), failure_reason = 'non_retryable' where aggregate_id = '5'"
+        )
+
+    said = complaint(migrate("migrate", "--to", "0"), 1)
+
+    assert "still holds 5 event(s)" in said
+    assert "2 pending, 1 scheduled, 1 with an ordering_key (not relayed by this release). 1 failed" in said
+    assert said.endswith("Nothing was changed.\n")
+    remedy = said.partition("discarded: ")[2].partition(".")[0]
+    with psycopg.connect(bare_database) as connection:
+        assert connection.execute(remedy.encode()).rowcount == 1
+    assert "still holds 4 event(s)" in complaint(migrate("migrate", "--to", "0"), 1)
 
 
 def test_the_printed_sql_does_the_same(migrate: Commands, bare_database: str) -> None:
