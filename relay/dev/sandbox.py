@@ -84,10 +84,18 @@ class Sandbox:
             gate.write(b"go\n")
         return process
 
+    def code(self, process: subprocess.Popen[bytes]) -> int | None:
+        """How the process ended, or None while it runs."""
+        code = process.poll()
+        if code is not None:
+            self.forget(process)
+        return code
+
     def forget(self, process: subprocess.Popen[bytes]) -> None:
-        """Take a process that has ended out of the reaper's hands."""
-        self._processes.pop(process, None)
-        self._order(f"- {process.pid}")
+        """Take a process that has ended out of the reaper's hands: its number may be anybody's from now on."""
+        # Once only: by the second time, the number may be that of a process of ours.
+        if self._processes.pop(process, None) is not None:
+            self._order(f"- {process.pid}")
 
     def close(self) -> None:
         """End every process, remove the folder; returns when both are gone."""
@@ -98,10 +106,11 @@ class Sandbox:
                 self._order("end")
             except DevError:
                 self._replace_reaper()
+        # First the reaper: the numbers that it signals stay those of our processes until we have looked at them.
+        self._reaper.wait()
         for process in self._processes:
             process.wait()
         self._processes.clear()
-        self._reaper.wait()
 
     def __enter__(self) -> Self:
         return self

@@ -59,7 +59,7 @@ class EmbeddedServer(ABC):
     @property
     def running(self) -> bool:
         """Whether the server's process is alive."""
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self.sandbox.code(self._process) is None
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
@@ -81,7 +81,7 @@ class EmbeddedServer(ABC):
         deadline = time.monotonic() + START_SECONDS
         attempts = PORT_ATTEMPTS
         while not self._answers():
-            code = self._running_process().poll()
+            code = self.sandbox.code(self._running_process())
             if code is not None:
                 attempts -= 1
                 if self._port_is_known or not attempts or not self._port_was_taken():

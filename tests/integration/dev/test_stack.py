@@ -11,6 +11,8 @@ import pytest
 import redis
 
 from relay.dev.postgres import StopMode
+from relay.dev.reaper import follow
+from relay.dev.sandbox import Sandbox
 from relay.dev.server import EmbeddedServer
 from relay.dev.stack import Part, Stack
 from relay.errors import DevError
@@ -39,6 +41,19 @@ def test_a_stack_is_ready_soon() -> None:
     started = time.monotonic()
     with Stack.start():
         assert time.monotonic() - started < 15
+
+
+def recorded_orders(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the reapers are told from now on."""
+    orders: list[str] = []
+    give = Sandbox._order
+
+    def record(sandbox: Sandbox, line: str) -> None:
+        orders.append(line)
+        give(sandbox, line)
+
+    monkeypatch.setattr(Sandbox, "_order", record)
+    return orders
 
 
 def test_every_server_answers(stack: Stack) -> None:
@@ -174,6 +189,35 @@ def test_a_server_that_died_can_be_started_again() -> None:
         server.start()
         with redis.Redis.from_url(stack.redis_url) as client:
             assert client.ping()
+
+
+def test_the_reaper_lets_go_of_a_server_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once somebody has looked at the dead process, its number may be a stranger's, whom nobody may signal."""
+    orders = recorded_orders(monkeypatch)
+    with Stack.start([Part.REDIS]) as stack:
+        (server,) = stack.servers
+        pid = server.pid
+        assert list(follow(orders)) == [pid]
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not server.running, "Redis is dead")
+        assert follow(orders) == {}
+        server.start()
+        assert orders.count(f"- {pid}") == 1
+        assert list(follow(orders)) == [server.pid]
+
+
+def test_the_reaper_lets_go_of_a_server_that_never_came_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor is one that ended on its way up signalled again."""
+    orders = recorded_orders(monkeypatch)
+    with Stack.start([Part.POSTGRES]) as stack:
+        assert stack.postgres is not None
+        stack.postgres.stop()
+        with (
+            socket.create_server(("127.0.0.1", stack.postgres.port)),
+            pytest.raises(DevError, match="Address already in use"),
+        ):
+            stack.postgres.start()
+        assert follow(orders) == {}
 
 
 def test_a_stopped_server_is_not_running() -> None:
