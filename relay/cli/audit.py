@@ -21,10 +21,16 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     command = commands.add_parser(
         "audit",
         help="compare what a subscription received with the outbox",
-        description="Reads a subscription to its end and compares it with the outbox: what was lost, what nobody "
-        "emitted, what came twice or out of order. It consumes the subscription, so give it one of its own that was "
-        "there before the first event. Exits 0 when nothing is wrong; duplicates are reported and are not wrong.",
-        epilog="example: python -m relay audit --subscription orders-audit --quiet 30s",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="""\
+Reads a subscription to its end and compares it with the outbox: what was lost,
+what nobody emitted, what came twice or out of order. Exits 0 when nothing is
+wrong; duplicates and rows that failed are reported and are not wrong.
+
+It empties the subscription, so give it one of its own that was there before the
+first event: a second run, or a subscription younger than the events, reports
+them as lost.""",
+        epilog="example:\n  python -m relay audit --subscription orders-audit --quiet 30s",
     )
     command.add_argument("--subscription", required=True, metavar="NAME", help="the one to read, and to empty")
     command.add_argument(

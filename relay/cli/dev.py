@@ -10,9 +10,15 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     command = commands.add_parser(
         "dev",
         help="Postgres, Redis and a Pub/Sub emulator, until Ctrl-C",
-        description="Starts the embedded stack with the outbox, its topic and a subscription of the same name, prints "
-        "the environment, and removes everything at the end. With a command, runs it in that environment instead.",
-        epilog="examples: python -m relay dev | python -m relay dev -- python -m relay run",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="""\
+Starts the embedded stack with the outbox, its topic and a subscription of the
+same name, prints the environment, and removes everything at the end. With a
+command, runs it in that environment instead.""",
+        epilog="""\
+examples:
+  python -m relay dev
+  python -m relay dev -- python -m relay run""",
     )
     command.add_argument("arguments", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="what to run in it")
     command.set_defaults(command=_dev)
@@ -26,4 +32,4 @@ def _dev(options: argparse.Namespace) -> int:
     settings = load()
     arguments = options.arguments[1:] if options.arguments[:1] == ["--"] else options.arguments
     topic = settings.relay_topic
-    return dev(arguments, prepare=lambda stack: prepare(stack, settings.relay_schema, topic, topic))
+    return dev(arguments, prepare=lambda stack: prepare(stack, settings.relay_schema, topic, topic), topic=topic)

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
 
 import psycopg
 
@@ -14,7 +15,11 @@ FINE, FAILED, MISUSED = 0, 1, 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0: fine, 1: the work failed, 2: the call or the configuration is wrong."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help(sys.stderr)
+        return MISUSED
     try:
         return int(options.command(options))
     except ConfigurationError as error:
@@ -34,13 +39,22 @@ def _complain(error: object, code: int) -> int:
     return code
 
 
+def _version() -> str:
+    try:
+        return version("outbox-relay")
+    except PackageNotFoundError:
+        return "(a checkout that is not installed)"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="relay",
         description="Carries events from a Postgres outbox to a message broker.",
         epilog="Settings come from the environment and from .env; start with DATABASE_URL and PUBSUB_PROJECT_ID.",
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    parser.set_defaults(command=None)
+    parser.add_argument("--version", action="version", version=f"outbox-relay {_version()}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     run.add_to(commands)
     migrate.add_to(commands)
     audit.add_to(commands)

@@ -14,10 +14,16 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     command = commands.add_parser(
         "migrate",
         help="create the outbox, or bring it to this release's version",
-        description="Brings the outbox's schema to the version of this release. Safe to start anywhere, any number of "
-        "times at once: one does the work, the others wait for it.",
-        epilog="examples: python -m relay migrate --plan | python -m relay migrate | "
-        "python -m relay migrate --sql --from 1 > outbox.sql",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="""\
+Brings the outbox's schema to the version of this release, in one transaction.
+Safe to start anywhere, any number of times at once: one does the work, the
+others wait for it.""",
+        epilog="""\
+examples, of which the second alone changes the database:
+  python -m relay migrate --plan
+  python -m relay migrate
+  python -m relay migrate --sql --from 1 > outbox.sql""",
     )
     command.add_argument(
         "--from", type=int, default=0, dest="current", metavar="N", help="with --sql: the version to start at. 0"

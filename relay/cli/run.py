@@ -38,21 +38,40 @@ FIRST_OUTAGE_SECONDS, OUTAGE_JITTER_SECONDS = 0.5, 0.25
 # What remains after the soft timeout; at the defaults, half a second less than Heroku grants.
 HARD_END_SECONDS = CANCEL_SECONDS + CLOSE_SECONDS + 0.5
 
+_RUN = """\
+Publishes until SIGTERM or SIGINT, in the foreground; a second signal ends it at
+once. Logs to stderr: `started` once it has reached its outbox, `batch` for each
+batch that was published."""
+_TICK = """\
+Publishes what is due for up to RELAY_RUNNER_MAX_MS (60 s), prints a JSON report
+and exits. It exits 0 also when the broker took nothing, for the rows wait: look
+at `errors` in the report. It exits 1 when a runner failed, without its database
+for example.
+
+In the report, `processed` counts the rows that were claimed, `updated` those
+that were published, `skipped` those left alone because their topic failed just
+now, and `errors` those that the broker did not take or never will; `next` is
+"again" where more is due."""
+
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add both commands to the command line."""
-    background = commands.add_parser(
+    lasting = commands.add_parser(
         "run",
         help="publish until told to stop",
-        description="Publishes in the background until SIGTERM or SIGINT; a second signal ends it at once.",
-        epilog="example: python -m relay run",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=_RUN,
+        epilog="example:\n  python -m relay run",
     )
-    background.set_defaults(command=lambda _: asyncio.run(_run(load())))
+    lasting.set_defaults(command=lambda _: asyncio.run(_run(load())))
     once = commands.add_parser(
         "tick",
         help="publish what is due, print a report, exit",
-        description="Calls each runner once, prints a JSON report, and exits 0 unless one of them raised.",
-        epilog="example, every minute: * * * * * python -m relay tick",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=_TICK,
+        epilog="""examples, the second for cron, in the folder of your checkout:
+  python -m relay tick
+  * * * * * cd /srv/outbox-relay && .venv/bin/python -m relay tick""",
     )
     once.set_defaults(command=lambda _: asyncio.run(_tick(load())))
 

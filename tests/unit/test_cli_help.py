@@ -1,0 +1,94 @@
+"""What the command line says about itself."""
+
+import argparse
+import re
+import shlex
+from importlib import import_module, metadata
+
+import pytest
+
+from relay.cli import main
+from relay.cli.main import _parser
+
+
+def _parsers() -> dict[str, argparse.ArgumentParser]:
+    (action,) = (action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction))
+    return dict(action.choices)
+
+
+def _examples(parser: argparse.ArgumentParser) -> list[str]:
+    """The lines after the one that announces them, as the help shows them."""
+    announced = re.split(r"(?m)^examples?\b.*:$", parser.format_help())
+    return announced[-1].strip().splitlines() if len(announced) > 1 else []
+
+
+def _arguments(example: str) -> list[str]:
+    """What the shell would hand to our program."""
+    words = shlex.split(example.partition(" > ")[0])
+    return words[words.index("relay", words.index("-m")) + 1 :]
+
+
+COMMANDS = sorted(_parsers())
+
+
+def test_every_command_is_known_here() -> None:
+    """So that the other tests look at all of them."""
+    assert COMMANDS == ["audit", "dev", "migrate", "run", "tick"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_examples_that_it_understands(name: str) -> None:
+    """Each on a line of its own: what is copied is one command, and it is ours."""
+    examples = _examples(_parsers()[name])
+
+    assert examples
+    for example in examples:
+        assert " | " not in example
+        assert example.count("python -m relay") - (name == "dev") <= 1
+        assert _arguments(example)[0] == name
+        assert callable(_parser().parse_args(_arguments(example)).command)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_a_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that are broken by hand are no longer than 80 characters."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert [line for line in _parsers()[name].format_help().splitlines() if len(line) > 80] == []
+
+
+def test_no_command_is_a_wrong_call_and_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit 2, as for any other wrong call; stdout belongs to results."""
+    assert main([]) == 2
+
+    said = capsys.readouterr()
+    assert all(name in said.err for name in COMMANDS)
+    assert said.out == ""
+
+
+def test_an_unknown_command_is_a_wrong_call(capsys: pytest.CaptureFixture[str]) -> None:
+    """With those that there are."""
+    with pytest.raises(SystemExit) as ended:
+        main(["publish"])
+
+    assert ended.value.code == 2
+    assert "'migrate'" in capsys.readouterr().err
+
+
+def test_the_version_is_the_distributions(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written in one place; a checkout that is not installed says so."""
+    module = import_module("relay.cli.main")
+    monkeypatch.setattr(module, "version", lambda name: {"outbox-relay": "7.8.9"}[name])
+    assert _version_said(capsys) == "outbox-relay 7.8.9\n"
+
+    def not_installed(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(module, "version", not_installed)
+    assert _version_said(capsys) == "outbox-relay (a checkout that is not installed)\n"
+
+
+def _version_said(capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
