@@ -114,9 +114,9 @@ def script(schema: str, current: int, target: int) -> str:
     if not way:
         raise ConfigurationError(f"there is no step from schema version {current} to {target}")
     parts = [
-        f"-- outbox-relay: schema version {current} to {target}. Run it in one transaction:",
-        "-- psql --single-transaction --set ON_ERROR_STOP=1 --file outbox.sql",
-        "set transaction isolation level read committed;",
+        f"-- outbox-relay: schema version {current} to {target}, in one transaction. Run it with:",
+        "-- psql --set ON_ERROR_STOP=1 --file outbox.sql",
+        "begin isolation level read committed;",
         f"set local search_path to {search_path(schema)};",
         f"set local lock_timeout to '{LOCK_TIMEOUT}';",
         f"select pg_advisory_xact_lock({MIGRATION_LOCK[0]}, {MIGRATION_LOCK[1]});",
@@ -124,7 +124,7 @@ def script(schema: str, current: int, target: int) -> str:
     ]
     for step in way:
         parts += [f"-- {step}", step.statements.strip(), step.bookkeeping]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, "commit;"]) + "\n"
 
 
 def migrate(
