@@ -29,21 +29,26 @@ def dev(
     *,
     parts: Collection[Part] = EVERYTHING,
     prepare: Callable[[Stack], None] | None = None,
+    topic: str | None = None,
     echo: Callable[[str], None] = say,
 ) -> int:
     """Keep a stack up until Ctrl-C or SIGTERM, or while `command` runs in its environment.
 
-    `prepare` is called once the servers answer. Returns the exit code: the command's own (128 and
-    the signal's number if one ended it), else 0.
+    `prepare` is called once the servers answer; `topic` names the topic that it creates, with a
+    subscription of the same name. Returns the exit code: the command's own (128 and the signal's
+    number if one ended it), else 0.
     """
+    prepared = {"RELAY_TOPIC": topic} if topic else {}
     if command:
         with _handling({signal.SIGTERM: _interrupt}), _prepared(parts, prepare) as stack:
-            return _run(command, stack.environment)
+            return _run(command, {**stack.environment, **prepared})
     started = time.monotonic()
     try:
         with _handling({signal.SIGTERM: _interrupt}), _prepared(parts, prepare) as stack:
-            for name, value in stack.environment.items():
+            for name, value in {**stack.environment, **prepared}.items():
                 echo(f"export {name}={shlex.quote(value)}")
+            if topic:
+                echo(f"# The outbox is migrated. Its topic {topic!r} has a subscription of the same name.")
             seconds = time.monotonic() - started
             echo(f"# Ready in {seconds:.1f} s. Ctrl-C stops the servers and removes their data.")
             _watch(stack)

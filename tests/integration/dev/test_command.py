@@ -25,6 +25,13 @@ from relay.dev.stack import Part
 sys.exit(dev(parts=[Part.REDIS]))
 """
 
+RELAY_DEV_TOPIC = """
+import sys
+from relay.dev.command import dev
+from relay.dev.stack import Part
+sys.exit(dev(parts=[Part.REDIS], topic="orders"))
+"""
+
 RELAY_DEV_WITH_COMMAND = """
 import sys
 from relay.dev.command import dev
@@ -55,6 +62,16 @@ def test_it_prints_the_environment_and_runs_until_told_to_stop(start_owner: Star
     assert owner.leftovers() == []
 
 
+def test_it_names_the_topic_that_was_prepared(start_owner: StartOwner) -> None:
+    """A person needs to know what to publish to and what to pull from."""
+    owner = start_owner(RELAY_DEV_TOPIC)
+    lines = [owner.line() for _ in range(3)]
+    assert lines[1:] == [
+        "export RELAY_TOPIC=orders",
+        "# The outbox is migrated. Its topic 'orders' has a subscription of the same name.",
+    ]
+
+
 def test_a_server_that_dies_ends_it(start_owner: StartOwner) -> None:
     """A person learns of it at once, not from the errors of the next program."""
     owner = start_owner(RELAY_DEV_REDIS)
@@ -78,6 +95,12 @@ def test_a_command_runs_in_the_environment_of_the_stack(
     """Nothing but the command's own output is printed, so that it can be piped on."""
     assert dev(["/bin/sh", "-c", "echo $REDIS_URL"], parts=[Part.REDIS]) == 0
     assert capfd.readouterr().out.startswith("redis://:")
+
+
+def test_a_command_is_told_the_topic(capfd: pytest.CaptureFixture[str]) -> None:
+    """It publishes where the subscription listens, whatever the settings in its own folder say."""
+    assert dev(["/bin/sh", "-c", "echo $RELAY_TOPIC"], parts=[Part.REDIS], topic="orders") == 0
+    assert capfd.readouterr().out == "orders\n"
 
 
 def test_a_command_is_told_of_sigterm(start_owner: StartOwner) -> None:
