@@ -10,6 +10,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         from relay.cli import main as run  # noqa: PLC0415 -- see above
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if package == "relay":

@@ -49,6 +49,17 @@ class Ending:
 def main() -> int:
     """Run the demo on a stack of its own."""
     screen = Screen()
+    try:
+        fine = on_a_stack(screen)
+    except KeyboardInterrupt:
+        screen.say("stopped early; the servers and their data are gone")
+        return 128 + signal.SIGINT
+    screen.say("the servers and their data are gone")
+    return 0 if fine else 1
+
+
+def on_a_stack(screen: Screen) -> bool:
+    """Start the servers and the relays, run the demo, and stop them."""
     screen.say("starting Postgres, Redis and a Pub/Sub emulator in a temporary folder")
     with Stack.start() as stack, ExitStack() as relays:
         prepare(stack, "public", TOPIC, SHIPPING, AUDIT)
@@ -60,8 +71,7 @@ def main() -> int:
         if not fine:
             for log in sorted(logs.iterdir()):
                 print(f"--- the end of {log.name}", *log.read_text().splitlines()[-20:], sep="\n")
-    screen.say("the servers and their data are gone")
-    return 0 if fine else 1
+    return fine
 
 
 async def demo(stack: Stack, screen: Screen) -> bool:

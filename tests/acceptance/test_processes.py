@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -310,6 +311,45 @@ def test_a_lost_connection_is_told_once_and_so_is_its_return(relay: Commands, da
     lines = lines_of(failed + again + log)
     assert [line["event"] for line in lines] == ["pass_failed", "reconnected", "shutdown", "stopped"]
     assert lines[1]["database"].endswith(f"/{conninfo_to_dict(database)['dbname']}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_signal_while_the_packages_are_loaded_is_a_quiet_end(
+    relay: Commands, tmp_path: Path, number: signal.Signals
+) -> None:
+    """An impatient Ctrl-C is no reason for a traceback."""
+    # In the working directory, and so before the package of that name: an import that takes as long as the test wants.
+    (tmp_path / "pydantic_settings.py").write_text("import signal\nprint('loading', flush=True)\nsignal.pause()\n")
+    with relay.background("run") as process:
+        assert process.stdout
+        assert process.stdout.readline() == "loading\n"
+        process.send_signal(number)
+        _, said = process.communicate(timeout=SECONDS)
+
+    assert process.returncode == 128 + number
+    assert said == ""
+
+
+def test_ctrl_c_ends_the_demo_in_one_line() -> None:
+    """Whoever has seen enough is told that nothing is left behind."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "examples.demo"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout
+        for line in process.stdout:
+            if "orders come in" in line:
+                break
+        os.killpg(process.pid, signal.SIGINT)  # a terminal interrupts the relays too
+        shown, complaints = process.communicate(timeout=SECONDS)
+
+    assert process.returncode == 128 + signal.SIGINT, complaints
+    assert complaints == ""
+    assert shown.splitlines()[-1].endswith("stopped early; the servers and their data are gone")
 
 
 def test_the_relay_waits_for_a_database_that_is_away_at_its_start(relay: Commands) -> None:
