@@ -57,9 +57,11 @@ def emit(
     callers who serialise the ordering key themselves, for example by a row lock on its aggregate. A dedup_key that was
     taken after a REPEATABLE READ transaction began ends it with a serialization failure (40001).
 
-    Raises TypeError for what is no event, AutocommitError, InvalidEventError, or EmitError where the database has no
-    outbox. What the database itself refuses leaves the transaction failed, like any error of a statement.
+    Raises TypeError for what is no connection or no event, AutocommitError, InvalidEventError, or EmitError where the
+    database has no outbox. What the database itself refuses leaves the transaction failed, like any error of a
+    statement.
     """
+    _require_connection(connection, psycopg.Connection, psycopg.AsyncConnection, "emit", "emit_async")
     batch = _batch(events)
     _sync_pipeline(connection)
     _require_transaction(connection)
@@ -79,11 +81,28 @@ async def emit_async(
     connection: psycopg.AsyncConnection[Any], events: Event | Iterable[Event], *, order_lock: bool = True
 ) -> Emitted | list[Emitted]:
     """Like `emit`, on an asynchronous connection."""
+    _require_connection(connection, psycopg.AsyncConnection, psycopg.Connection, "emit_async", "emit")
     batch = _batch(events)
     await _sync_pipeline_async(connection)
     _require_transaction(connection)
     emitted = await _store_async(connection, _encode(batch, order_lock=order_lock))
     return emitted[0] if isinstance(events, Event) else emitted
+
+
+def _require_connection(given: object, kind: type, other_kind: type, function: str, other_function: str) -> None:
+    """Refuse what is easily taken for the connection. What stands for one, as in a pool of SQLAlchemy, has its info."""
+    if isinstance(getattr(given, "info", None), psycopg.ConnectionInfo) and not isinstance(given, other_kind):
+        return
+    match given:
+        case psycopg.Cursor() | psycopg.AsyncCursor():
+            remedy = "; pass cursor.connection"
+        case psycopg.Connection() | psycopg.AsyncConnection():
+            remedy = f"; call {other_function}"
+        case Event() | list() | tuple():
+            remedy = "; the connection comes first, then the events"
+        case _:
+            remedy = ""
+    raise TypeError(f"{function} takes a psycopg {kind.__name__}, not a value of type {type(given).__name__}{remedy}")
 
 
 def _batch(events: object) -> list[Event]:
@@ -124,10 +143,14 @@ def _require_transaction(connection: psycopg.Connection[Any] | psycopg.AsyncConn
 
 def _encode(events: Sequence[Event], *, order_lock: bool) -> str:
     trace = tracing.current()
-    return f"[{','.join(_encode_one(event, trace, order_lock=order_lock) for event in events)}]"
+    encoded = []
+    for position, event in enumerate(events):
+        name = f"event {position} ({event.event_type})" if len(events) > 1 else event.event_type
+        encoded.append(_encode_one(event, name, trace, order_lock=order_lock))
+    return f"[{','.join(encoded)}]"
 
 
-def _encode_one(event: Event, trace: Mapping[str, str], *, order_lock: bool) -> str:
+def _encode_one(event: Event, name: str, trace: Mapping[str, str], *, order_lock: bool) -> str:
     fields = {name: value for name in type(event).model_fields if (value := getattr(event, name)) is not None}
     fields["data"] = event.data
     fields["attributes"] = tracing.joined(event.attributes, trace)
@@ -139,11 +162,9 @@ def _encode_one(event: Event, trace: Mapping[str, str], *, order_lock: bool) -> 
         text = _JSON.encode(fields)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidEventError(f"{event.event_type}: the data is not JSON: {error}") from error
+        raise InvalidEventError(f"{name}: the data is not JSON: {error}") from error
     if _NUL in text and _ESCAPED_NUL.search(text):
-        raise InvalidEventError(
-            f"{event.event_type}: the data contains a NUL character, which Postgres cannot store in jsonb"
-        )
+        raise InvalidEventError(f"{name}: the data contains a NUL character, which Postgres cannot store in jsonb")
     return text
 
 
@@ -172,7 +193,9 @@ def _translate(error: psycopg.Error) -> NoReturn:
                 "the database has no outbox_emit(jsonb) on the search_path of this connection; "
                 "create the outbox with: python -m relay migrate"
             ) from error
-        case pg.InvalidParameterValue() | pg.UniqueViolation() if message.startswith(("outbox_emit:", "outbox_events:")):
+        case pg.InvalidParameterValue() | pg.UniqueViolation() if message.startswith(
+            ("outbox_emit:", "outbox_events:")
+        ):
             raise InvalidEventError(message) from error
         case pg.StatementTooComplex():
             raise InvalidEventError("the data is nested deeper than Postgres can read") from error
