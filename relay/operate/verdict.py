@@ -25,16 +25,38 @@ _WORDS = {
 
 def verdict(report: AuditReport) -> str:
     """Every figure with its meaning, the first ids of what was found, and the verdict as the last line."""
-    return "\n".join((f"{report.subscription} <- {report.topic}", *_figures(report), _sentence(report)))
+    lines = (f"{report.subscription} <- {report.topic}", *_figures(report), *_hint(report), _sentence(report))
+    return "\n".join(lines)
 
 
 def _figures(report: AuditReport) -> Iterator[str]:
     for name, words in _WORDS.items():
-        yield f"{name:<11} {getattr(report, name):>12,}  {words}"
-        yield from (f"{'':<26}{example}" for example in report.examples.get(name, ()))
+        count, examples = getattr(report, name), report.examples.get(name, ())
+        yield f"{name:<11} {count:>12,}  {words}"
+        yield from (f"{'':<26}{example}" for example in examples)
+        if examples and count > len(examples):
+            yield f"{'':<26}and {count - len(examples):,} more"
+
+
+def _hint(report: AuditReport) -> Iterator[str]:
+    """What it may be instead, where everything is lost that was published."""
+    if report.lost and report.lost == report.expected:
+        yield (
+            "nothing that was published before is here: an audit empties the subscription, so a second run reports all "
+            "as lost, and so does a subscription younger than the events"
+        )
 
 
 def _sentence(report: AuditReport) -> str:
+    failed = f"; {_rows(report.failed)} failed and will never be published" if report.failed else ""
+    return _judgement(report) + failed
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'' if count == 1 else 's'}"
+
+
+def _judgement(report: AuditReport) -> str:
     if report.empty:
         return (
             "nothing was audited: the subscription is empty and no row had been published to its topic; "

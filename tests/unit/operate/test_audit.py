@@ -59,6 +59,36 @@ def test_what_is_worth_knowing_does_not_fail(name: str) -> None:
     assert report.as_json()["passed"] is True
 
 
+@pytest.mark.parametrize(("failed", "words"), [(1, "1 row"), (3_000, "3,000 rows")])
+@pytest.mark.parametrize("fields", [{}, {"lost": 1}, {"ordered": False, "inversions": 1}, NOTHING])
+def test_rows_that_failed_are_in_every_verdict(fields: dict[str, Any], failed: int, words: str) -> None:
+    """Whoever reads the last line alone learns that something will never arrive."""
+    last = verdict(having(failed=failed, **fields)).splitlines()[-1]
+
+    assert last == f"{verdict(having(**fields)).splitlines()[-1]}; {words} failed and will never be published"
+
+
+def test_a_list_that_is_cut_says_by_how_much() -> None:
+    """Five ids are not all of them."""
+    ids = tuple("abcde")
+
+    cut = verdict(having(expected=2_000, lost=1_005, examples={"lost": ids}))
+    whole = verdict(having(lost=5, examples={"lost": ids}))
+
+    assert [line.strip() for line in cut.splitlines() if line.startswith(" ")] == [*ids, "and 1,000 more"]
+    assert [line.strip() for line in whole.splitlines() if line.startswith(" ")] == [*ids]
+
+
+def test_where_everything_is_lost_the_audit_may_be_the_cause() -> None:
+    """The second audit of a subscription finds it empty; one loss among many has no such excuse."""
+    all_lost = verdict(having(expected=3, lost=3, seen=0, messages=0)).splitlines()
+
+    assert "an audit empties the subscription" in all_lost[-2]
+    assert all_lost[-1] == "failed: 3 lost"
+    assert "empties" not in verdict(having(expected=3, lost=2))
+    assert "empties" not in verdict(CLEAN)
+
+
 def test_faults_outweigh_emptiness() -> None:
     """Nothing expected and something undecodable is a failure with a name."""
     report = having(expected=0, seen=0, messages=1, undecodable=1)
