@@ -17,6 +17,7 @@ _LIVENESS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
+_HIGHEST_PORT = 65_535
 # Parts of what the server says when no retry will help. The protocol carries their SQLSTATE, libpq does not.
 _FINAL = (
     "authentication failed",
@@ -32,6 +33,7 @@ def conninfo(url: str) -> str:
     """The connection string, with liveness settings where it names none itself."""
     parts = conninfo_to_dict(url)
     _refuse_split_password(url, parts)
+    _refuse_port(parts)
     return make_conninfo(url, **{**_LIVENESS, "application_name": "outbox-relay", **parts, "client_encoding": "utf8"})
 
 
@@ -74,11 +76,19 @@ def _require_utf8(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[
 
 def _refuse_split_password(url: str, parts: dict[str, Any]) -> None:
     """Refuse a URL whose password was cut at a special character: the rest of it would show up in errors as a host."""
-    ports = str(parts.get("port") or "").replace(",", "")
-    places = f"{parts.get('host') or ''}{parts.get('dbname') or ''}"
-    if "://" in url and ("@" in places or (ports and not ports.isdecimal())):
+    if "://" in url and "@" in f"{parts.get('host') or ''}{parts.get('dbname') or ''}":
         raise ConfigurationError(
             "DATABASE_URL cannot be read: percent-encode the characters @ : / ? # % in its user and password"
+        )
+
+
+def _refuse_port(parts: dict[str, Any]) -> None:
+    """Refuse what is no port without repeating it: in a URL that ends early it is the password."""
+    ports = filter(None, str(parts.get("port") or "").split(","))
+    if not all(port.isdecimal() and 0 < int(port) <= _HIGHEST_PORT for port in ports):
+        raise ConfigurationError(
+            f"DATABASE_URL cannot be read: its port is not a number from 1 to {_HIGHEST_PORT}; "
+            "write it like postgresql://user:password@host:5432/db"
         )
 
 
