@@ -4,7 +4,7 @@ from datetime import timedelta
 from importlib import resources
 from uuid import UUID, uuid4
 
-from redis.asyncio import Redis
+from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.client import Pipeline
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
@@ -23,7 +23,7 @@ class Manager:
     A mark is the key `<prefix>:evt:processed:<consumer>:<event_id>`, which lives for `ttl`.
     """
 
-    def __init__(self, redis: Redis, *, prefix: str = "pf", ttl: timedelta = DEFAULT_TTL) -> None:
+    def __init__(self, redis: Redis | RedisCluster, *, prefix: str = "pf", ttl: timedelta = DEFAULT_TTL) -> None:
         _require_client(redis)
         self._prefix = prefix
         self._life_ms = _milliseconds(ttl)
@@ -56,7 +56,7 @@ class Manager:
 
 def _require_client(redis: object) -> None:
     # A pipeline is a client by its type, and answers nothing when it is asked.
-    if not isinstance(redis, Redis) or isinstance(redis, Pipeline):
+    if not isinstance(redis, Redis | RedisCluster) or isinstance(redis, Pipeline):
         kind = f"{type(redis).__module__}.{type(redis).__qualname__}"
         raise TypeError(
             f"the manager takes a client of redis.asyncio, such as redis.asyncio.Redis.from_url(…), not a {kind}"

@@ -8,6 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from fakeredis import FakeAsyncRedis, FakeRedis
+from redis.asyncio import RedisCluster
 
 from idempotency import InvalidKeyError, Manager
 
@@ -77,6 +78,11 @@ async def test_a_mark_is_not_prolonged(redis: FakeAsyncRedis) -> None:
     await Manager(redis, ttl=timedelta(hours=1)).check_and_mark_processed("billing", event_id)
     await Manager(redis).check_and_mark_processed("billing", event_id)
     assert await redis.ttl(f"pf:evt:processed:billing:{event_id}") <= 3600
+
+
+async def test_the_client_of_a_cluster_is_taken() -> None:
+    """A mark is one key, so it has one slot."""
+    Manager(RedisCluster(host="127.0.0.1"))
 
 
 @pytest.mark.parametrize("client", ["redis://localhost", None, FakeRedis(), FakeAsyncRedis().pipeline()])
