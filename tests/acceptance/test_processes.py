@@ -25,6 +25,9 @@ from tests.support.pubsub import Channel, PubSubSide, event_ids
 from tests.support.waiting import until
 
 SECONDS = 60.0
+DISCONNECT = """
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where datname = current_database() and application_name = 'outbox-relay'"""
 
 
 def emitted(url: str, number: int = 0) -> str:
@@ -46,6 +49,12 @@ def wait_for(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
 def lines_of(log: str) -> list[dict[str, Any]]:
     """Every line of a log, each of which must be JSON."""
     return [json.loads(line) for line in log.splitlines()]
+
+
+def execute(url: str, statement: str) -> None:
+    """Run a statement beside the relay."""
+    with psycopg.connect(url) as connection:
+        connection.execute(statement.encode())
 
 
 def is_claimed(url: str) -> bool:
@@ -298,11 +307,7 @@ def test_a_lost_connection_is_told_once_and_so_is_its_return(relay: Commands, da
     """The failed pass and the reconnection are lines; what the driver says meanwhile is not."""
     with relay.background("run", RELAY_OUTAGE_MAX_MS="100") as process:
         wait_for(process, "started")
-        with psycopg.connect(database) as connection:
-            connection.execute(
-                "select pg_terminate_backend(pid) from pg_stat_activity"
-                " where datname = current_database() and application_name = 'outbox-relay'"
-            )
+        execute(database, DISCONNECT)
         failed = next(process.stderr or iter(()))
         again = next(process.stderr or iter(()))
         code, log = terminate(process)
@@ -311,6 +316,23 @@ def test_a_lost_connection_is_told_once_and_so_is_its_return(relay: Commands, da
     lines = lines_of(failed + again + log)
     assert [line["event"] for line in lines] == ["pass_failed", "reconnected", "shutdown", "stopped"]
     assert lines[1]["database"].endswith(f"/{conninfo_to_dict(database)['dbname']}")
+
+
+def test_a_relay_that_has_worked_waits_for_a_schema_that_is_not_its_own(relay: Commands, database: str) -> None:
+    """The error that would end a start is a line then: a release may be stepped back while it runs."""
+    emitted(database)
+    with relay.background("run", RELAY_OUTAGE_MAX_MS="100") as process:
+        wait_for(process, "batch")
+        execute(database, "insert into outbox_migrations (version, name) values (999, 'later')")
+        execute(database, DISCONNECT)
+        while not (failed := wait_for(process, "pass_failed"))["error"].startswith("SchemaError"):
+            pass
+        execute(database, "delete from outbox_migrations where version = 999")
+        wait_for(process, "reconnected")
+        code, _ = terminate(process)
+
+    assert "is at version 999" in failed["error"]
+    assert code == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
