@@ -96,6 +96,11 @@ class Settings(BaseSettings):
     @classmethod
     def _is_conninfo(cls, value: SecretStr) -> SecretStr:
         text = value.get_secret_value().strip()
+        if text[:1] in {"'", '"'}:
+            raise ValueError("begins with a quote; remove the quotes around it")
+        scheme, plus, _ = text.partition("://")[0].partition("+")
+        if plus and scheme.startswith("postgres"):
+            raise ValueError("names a driver in its scheme; write postgresql:// without the + and what follows it")
         try:
             conninfo_to_dict(text)
         except ProgrammingError:

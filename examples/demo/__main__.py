@@ -12,7 +12,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
 import psycopg
 from redis.asyncio import Redis
 
@@ -78,14 +77,16 @@ async def demo(stack: Stack, screen: Screen) -> bool:
     """Sell, break the broker, send a message twice, and compare what came of it with what was promised."""
     address = PubSubAddress(PROJECT_ID, emulator=stack.pubsub_emulator_host)
     async with (
-        grpc.aio.insecure_channel(stack.pubsub_emulator_host) as channel,
+        address.subscriber() as subscriber,
+        address.publisher() as publisher,
         await psycopg.AsyncConnection.connect(stack.database_url) as selling,
         await psycopg.AsyncConnection.connect(stack.database_url) as sending,
         Redis.from_url(stack.redis_url) as redis,
     ):
         shop = Shop(selling)
         await shop.open()
-        shipping = Shipping(channel, address.topic(TOPIC), address.subscription(SHIPPING), sending, Manager(redis))
+        topic, subscription = address.topic(TOPIC), address.subscription(SHIPPING)
+        shipping = Shipping(subscriber, publisher, topic, subscription, sending, Manager(redis))
         consumer = asyncio.create_task(shipping.run())
         watcher = asyncio.create_task(watch(shop, shipping, screen))
         try:

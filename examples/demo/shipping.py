@@ -4,13 +4,10 @@ import asyncio
 import json
 from dataclasses import dataclass
 
-import grpc
 import psycopg
 from google.api_core.exceptions import DeadlineExceeded
 from google.pubsub_v1.services.publisher import PublisherAsyncClient
-from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOTransport
 from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
-from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
 from google.pubsub_v1.types import PubsubMessage
 
 from idempotency import Manager
@@ -23,7 +20,8 @@ PULL_SECONDS = 5.0
 class Shipping:
     """Acts on what arrives on one subscription."""
 
-    channel: grpc.aio.Channel
+    subscriber: SubscriberAsyncClient
+    publisher: PublisherAsyncClient
     topic: str
     subscription: str
     connection: psycopg.AsyncConnection
@@ -32,15 +30,13 @@ class Shipping:
     recognised: int = 0
 
     def __post_init__(self) -> None:
-        self._subscriber = SubscriberAsyncClient(transport=SubscriberGrpcAsyncIOTransport(channel=self.channel))
-        self._publisher = PublisherAsyncClient(transport=PublisherGrpcAsyncIOTransport(channel=self.channel))
         self._first: asyncio.Future[PubsubMessage] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
         """Pull, act, acknowledge, until cancelled."""
         while True:
             try:
-                response = await self._subscriber.pull(
+                response = await self.subscriber.pull(
                     subscription=self.subscription, max_messages=100, timeout=PULL_SECONDS
                 )
             except DeadlineExceeded:
@@ -48,13 +44,13 @@ class Shipping:
             for received in response.received_messages:
                 await self._act(received.message)
             if ack_ids := [received.ack_id for received in response.received_messages]:
-                await self._subscriber.acknowledge(subscription=self.subscription, ack_ids=ack_ids)
+                await self.subscriber.acknowledge(subscription=self.subscription, ack_ids=ack_ids)
 
     async def duplicate_the_first(self) -> None:
         """Send the first message again, as a relay does that dies between the broker's answer and its commit."""
         first = await self._first
         again = PubsubMessage(data=first.data, attributes=dict(first.attributes))
-        await self._publisher.publish(topic=self.topic, messages=[again])
+        await self.publisher.publish(topic=self.topic, messages=[again])
 
     async def _act(self, message: PubsubMessage) -> None:
         if not self._first.done():

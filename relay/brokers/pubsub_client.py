@@ -122,7 +122,8 @@ def _credentials_found() -> Iterator[None]:
     try:
         yield
     except GoogleAuthError as error:
+        cause = str(error).rstrip(".")
         raise ConfigurationError(
-            f"no credentials for Google Pub/Sub: {error}; put the content of a key file into GOOGLE_CREDENTIALS_JSON, "
+            f"no credentials for Google Pub/Sub: {cause}; put the content of a key file into GOOGLE_CREDENTIALS_JSON, "
             "name the file in GOOGLE_APPLICATION_CREDENTIALS, or set PUBSUB_EMULATOR_HOST to work with an emulator"
         ) from error

@@ -156,7 +156,9 @@ class EmbeddedPostgres(EmbeddedServer):
         except subprocess.TimeoutExpired as error:
             raise self._failure(f"initdb did not end within {START_SECONDS:.0f} s") from error
         if code != 0:
-            raise self._failure(f"initdb ended with code {code}")
+            failure = self._failure(f"initdb ended with code {code}")
+            self._forget_process()
+            raise failure
         self._forget_process()
         self._initialised = True
 

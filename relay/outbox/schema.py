@@ -1,6 +1,6 @@
 """The schema's version: what the database has, what this code needs, and the steps between them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -127,9 +127,7 @@ def script(schema: str, current: int, target: int) -> str:
     return "\n\n".join([*parts, "commit;"]) + "\n"
 
 
-def migrate(
-    connection: psycopg.Connection[Any], schema: str, target: int, *, on_step: Callable[[Step], None] = lambda _: None
-) -> list[Step]:
+def migrate(connection: psycopg.Connection[Any], schema: str, target: int) -> list[Step]:
     """Bring the schema to the target version, all in one transaction; concurrent callers wait for each other.
 
     Raises SchemaError, ConfigurationError, or MigrationError where events or transactions are in the way.
@@ -143,7 +141,6 @@ def migrate(
         if way:
             connection.execute(VERSION_TABLE)
         for step in way:
-            on_step(step)
             connection.execute(step.statements.encode())
             connection.execute(step.bookkeeping.encode())
     return way

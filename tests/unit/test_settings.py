@@ -228,6 +228,22 @@ def test_a_malformed_database_url_is_refused_without_its_password(url: str, monk
     assert refusal.value.__suppress_context__
 
 
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        (f'"postgresql://u:{SECRET}@h/db"', "DATABASE_URL begins with a quote"),
+        (f"postgresql+psycopg://u:{SECRET}@h/db", "DATABASE_URL names a driver in its scheme"),
+    ],
+)
+def test_a_url_of_another_tool_is_told_what_to_change(url: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two forms that are most often copied from elsewhere."""
+    monkeypatch.setenv("DATABASE_URL", url)
+    with pytest.raises(ConfigurationError) as refusal:
+        load()
+    assert words in str(refusal.value)
+    assert SECRET not in str(refusal.value)
+
+
 @pytest.mark.parametrize("url", [f"postgres://u:{SECRET}@h/db", f"host=h user=u password={SECRET}"])
 def test_the_password_is_never_printed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither by accident nor in a dump of the settings."""
