@@ -132,12 +132,12 @@ def test_an_unknown_command_is_a_wrong_call() -> None:
 def test_it_prepares_the_stack_before_the_command_runs() -> None:
     """The schema is there when the command starts."""
     prepared: list[Stack] = []
-    assert dev(["true"], parts=[Part.REDIS], prepare=prepared.append) == 0
+    assert dev(["/bin/sh", "-c", "exit 0"], parts=[Part.REDIS], prepare=prepared.append) == 0
     assert len(prepared) == 1
 
 
 def test_the_signals_are_handed_back() -> None:
     """A caller's own handlers work again afterwards."""
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    dev(["true"], parts=[Part.REDIS])
+    dev(["/bin/sh", "-c", "exit 0"], parts=[Part.REDIS])
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
