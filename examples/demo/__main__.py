@@ -65,7 +65,6 @@ def on_a_stack(screen: Screen) -> bool:
         logs = Path(relays.enter_context(tempfile.TemporaryDirectory(prefix="demo-")))
         for number in range(RELAYS):
             relays.enter_context(relay_process(stack, logs / f"relay-{number}.log"))
-        screen.say(f"{RELAYS} relays run; {TRANSACTIONS} orders come in")
         fine = asyncio.run(demo(stack, screen))
         if not fine:
             for log in sorted(logs.iterdir()):
@@ -85,6 +84,7 @@ async def demo(stack: Stack, screen: Screen) -> bool:
     ):
         shop = Shop(selling)
         await shop.open()
+        screen.say(f"{RELAYS} relays run; {TRANSACTIONS} orders come in")
         topic, subscription = address.topic(TOPIC), address.subscription(SHIPPING)
         shipping = Shipping(subscriber, publisher, topic, subscription, sending, Manager(redis))
         consumer = asyncio.create_task(shipping.run())
