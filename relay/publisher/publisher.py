@@ -7,7 +7,7 @@ twice and is never lost.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
@@ -128,7 +128,7 @@ class Publisher:
         async with self._outbox.batch() as batch:
             claim = await batch.claim(self._policy.batch_size, CLAIM_BYTES)
             built = self._build(claim.rows)
-            published = await self._publish(built.by_topic, began)
+            published = await self._publish(built.by_topic, budget.monotonic)
             await batch.settle(published.accepted, built.refused)
         settled = len(published.accepted) + len(built.refused)
         if settled:
@@ -167,7 +167,10 @@ class Publisher:
     def _topic(self, row: Claimed) -> str:
         return row.topic or self._policy.topic
 
-    async def _publish(self, by_topic: dict[str, list[tuple[Claimed, Message]]], now: float) -> _Published:
+    async def _publish(
+        self, by_topic: dict[str, list[tuple[Claimed, Message]]], monotonic: Callable[[], float]
+    ) -> _Published:
+        now = monotonic()
         awake = {topic: rows for topic, rows in by_topic.items() if not self._rests.resting(topic, now)}
         async with asyncio.TaskGroup() as group:
             tasks = [
@@ -176,7 +179,7 @@ class Publisher:
                 for request in requests(rows, self._broker.limits)
             ]
         answers = [task.result() for task in tasks]
-        self._remember(answers, now)
+        self._remember(answers, monotonic())
         return _Published(
             accepted=list(chain.from_iterable(answer.accepted for answer in answers if isinstance(answer, _Taken))),
             failed=sum(answer.rows for answer in answers if isinstance(answer, _NotTaken)),

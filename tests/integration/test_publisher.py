@@ -180,6 +180,19 @@ async def test_a_sick_topic_is_asked_again_after_delays_that_double(bench: Bench
     assert await asked_after(0.75)
 
 
+async def test_a_topic_rests_from_its_refusal_on(bench: Bench) -> None:
+    """A request that took longer to fail than the rest lasts is followed by the rest all the same."""
+    bench.emit(1)
+
+    async def publish(*_: Any) -> Sequence[str]:
+        bench.later += 15
+        raise BrokerError("DEADLINE_EXCEEDED", "slow")
+
+    bench.broker.publish = publish  # type: ignore[method-assign,assignment]
+    assert (await bench.run_once()).errors == 1
+    assert (await bench.run_once()).skipped == 1
+
+
 async def test_a_full_claim_of_resting_rows_is_no_hot_loop(bench: Bench) -> None:
     """Nothing can be published now, so the relay waits although work is left."""
     bench.emit(*range(250))
