@@ -1,6 +1,8 @@
 """Relays that end in the middle of their work, in an orderly way or not."""
 
+import json
 import signal
+import subprocess
 import time
 
 import psycopg
@@ -15,7 +17,7 @@ from tests.support.waiting import until
 BACKLOG = 20_000
 # Small, so that there is a middle: what a relay has in flight is one batch.
 BATCH = 200
-SMALL_BATCHES = {"RELAY_BATCH_SIZE": str(BATCH)}
+SMALL_BATCHES = {"RELAY_BATCH_SIZE": str(BATCH), "RELAY_POLL_MS": "10", "RELAY_POLL_JITTER_MS": "10"}
 SOFT_TIMEOUT = 25.0
 
 
@@ -31,12 +33,21 @@ def until_under_way(database: str) -> None:
     assert count(database, PENDING) > 0, "the relay was too quick for this test: there is no middle left"
 
 
+def until_logged(process: subprocess.Popen[str], name: str) -> None:
+    """Return when the relay has written a log line of this name."""
+    assert process.stderr
+    assert any(json.loads(line)["event"] == name for line in process.stderr), f"it ended without a line {name!r}"
+
+
 async def test_a_killed_relay_loses_nothing(relay: Commands, database: str, channel: Channel, audit: Audit) -> None:
     """Two relays share a backlog, one dies without a word: the other finishes, and at most one batch goes out twice."""
-    emit_backlog(database)
     with relay.background("run", **SMALL_BATCHES) as survivor, relay.background("run", **SMALL_BATCHES) as victim:
-        until_under_way(database)
+        until_logged(survivor, "started")
+        until_logged(victim, "started")
+        emit_backlog(database)
+        until_logged(victim, "batch")
         victim.send_signal(signal.SIGKILL)
+        assert count(database, PENDING) > 0, "the relays were too quick for this test: there is no middle left"
         until(lambda: count(database, PENDING) == 0, "the survivor publishes the rest")
         code, log = terminate(survivor)
     assert code == 0, log
@@ -48,8 +59,12 @@ async def test_a_killed_relay_loses_nothing(relay: Commands, database: str, chan
 
 async def test_two_relays_publish_each_row_once(relay: Commands, database: str, channel: Channel, audit: Audit) -> None:
     """Without a crash nothing goes out twice, however many relays share the work."""
-    emit_backlog(database)
     with relay.background("run", **SMALL_BATCHES) as one, relay.background("run", **SMALL_BATCHES) as other:
+        until_logged(one, "started")
+        until_logged(other, "started")
+        emit_backlog(database)
+        until_logged(one, "batch")
+        until_logged(other, "batch")
         until(lambda: count(database, PENDING) == 0, "the backlog is published")
         ends = [terminate(one), terminate(other)]
     assert [code for code, _ in ends] == [0, 0], ends
