@@ -90,7 +90,7 @@ async def emit_async(
 
 
 def _require_connection(given: object, kind: type, other_kind: type, function: str, other_function: str) -> None:
-    """Refuse what is easily taken for the connection. What stands for one, as in a pool of SQLAlchemy, has its info."""
+    """Refuse what is easily taken for the connection. What stands for one, as a pool's proxy may, has its info."""
     if isinstance(getattr(given, "info", None), psycopg.ConnectionInfo) and not isinstance(given, other_kind):
         return
     match given:
@@ -100,6 +100,8 @@ def _require_connection(given: object, kind: type, other_kind: type, function: s
             remedy = f"; call {other_function}"
         case Event() | list() | tuple():
             remedy = "; the connection comes first, then the events"
+        case _ if hasattr(given, "driver_connection"):  # SQLAlchemy's, around psycopg's
+            remedy = "; pass its driver_connection"
         case _:
             remedy = ""
     raise TypeError(f"{function} takes a psycopg {kind.__name__}, not a value of type {type(given).__name__}{remedy}")

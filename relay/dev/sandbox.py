@@ -87,7 +87,7 @@ class Sandbox:
     def code(self, process: subprocess.Popen[bytes]) -> int | None:
         """How the process ended, or None while it runs."""
         code = process.poll()
-        if code is not None:
+        if code is not None and os.getpid() == self._owner:
             self.forget(process)
         return code
 

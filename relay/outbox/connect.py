@@ -66,7 +66,8 @@ async def connect_async(url: str) -> psycopg.AsyncConnection[Any]:
 def _require_utf8(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
     """Refuse a database in which some valid event could not be stored, or not be read back as it was measured."""
     encoding, name = connection.info.parameter_status("server_encoding"), connection.info.dbname
-    if encoding != "UTF8":
+    # A pooler may not say it.
+    if encoding not in {"UTF8", None}:
         connection.pgconn.finish()
         raise ConfigurationError(
             f"database {name!r} has the encoding {encoding}; events are JSON in UTF-8, "
@@ -85,7 +86,7 @@ def _refuse_split_password(url: str, parts: dict[str, Any]) -> None:
 def _refuse_port(parts: dict[str, Any]) -> None:
     """Refuse what is no port without repeating it: in a URL that ends early it is the password."""
     ports = filter(None, str(parts.get("port") or "").split(","))
-    if not all(port.isdecimal() and 0 < int(port) <= _HIGHEST_PORT for port in ports):
+    if not all(port.strip().isdecimal() and 0 < int(port) <= _HIGHEST_PORT for port in ports):
         raise ConfigurationError(
             f"DATABASE_URL cannot be read: its port is not a number from 1 to {_HIGHEST_PORT}; "
             "write it like postgresql://user:password@host:5432/db"

@@ -65,15 +65,16 @@ class Batch:
         self._skew = skew
 
     async def claim(self, rows: int, size_bytes: int) -> Claim:
-        """Lock up to `rows` fresh and as many due rows, each kind bounded in bytes too; two round trips."""
+        """Lock up to `rows` fresh and as many due rows, each kind bounded in bytes too."""
         limits = {"rows": rows, "bytes": size_bytes, "skew": self._skew}
         fresh = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
         delayed = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
         async with self._connection.pipeline():
             await self._connection.execute(BEGIN)
             await self._connection.execute(statement("enter"), self._enter)
-            await fresh.execute(statement("claim_fresh"), limits)
-        # Not in the pipeline, whose last word is a Flush: after one, Postgres does not end an idle transaction.
+        # Not in the pipeline, whose last word is a Flush: after one, Postgres does not end an idle transaction, and
+        # a relay that froze there would keep what it has locked.
+        await fresh.execute(statement("claim_fresh"), limits)
         await delayed.execute(statement("claim_delayed"), limits)
         found = [await fresh.fetchall(), await delayed.fetchall()]
         full = any(len(kind) >= rows or sum(row.size_bytes for row in kind) >= size_bytes for kind in found)

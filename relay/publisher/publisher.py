@@ -8,7 +8,7 @@ twice and is never lost.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -97,7 +97,8 @@ class Publisher:
 
     def __init__(self, outbox: Outbox, broker: Broker, policy: PublishPolicy, observe: Observe) -> None:
         self.pace = policy.pace
-        self._rests = Rests(policy.outage)
+        # Without jitter: a rest is over when the loop, which adds its own, comes back from the same delay.
+        self._rests = Rests(replace(policy.outage, jitter=0))
         self._outbox = outbox
         self._broker = broker
         self._policy = policy
@@ -142,14 +143,13 @@ class Publisher:
                 )
             )
         if published.errors:
-            raise published.errors[0]
+            raise ExceptionGroup("the broker's adapter failed", published.errors)
         return Report(
             processed=len(claim.rows),
             updated=len(published.accepted),
             skipped=published.resting,
             errors=len(built.refused) + published.failed,
-            # A full claim of rows that rest would be the same claim again.
-            next=Next.AGAIN if claim.full and settled else Next.IDLE,
+            next=_next(full=claim.full, settled=settled),
         )
 
     def _build(self, rows: Sequence[Claimed]) -> _Built:
@@ -205,3 +205,10 @@ class Publisher:
             self._rests.refused(topic, now)
         for topic in {answer.topic for answer in answers if isinstance(answer, _Taken)} - refused:
             self._rests.taken(topic)
+
+
+def _next(*, full: bool, settled: int) -> Next:
+    if not full:
+        return Next.IDLE
+    # A full claim of which nothing could be settled would be the same claim again.
+    return Next.AGAIN if settled else Next.BACK_OFF

@@ -198,9 +198,9 @@ async def test_a_full_claim_of_resting_rows_is_no_hot_loop(bench: Bench) -> None
     bench.emit(*range(250))
     bench.broker.refuse = lambda _: BrokerError("UNAVAILABLE", "away")
     first = await bench.run_once()
-    assert (first.processed, first.errors, first.next) == (100, 100, Next.IDLE)
+    assert (first.processed, first.errors, first.next) == (100, 100, Next.BACK_OFF)
     second = await bench.run_once()
-    assert (second.processed, second.skipped, second.errors, second.next) == (100, 100, 0, Next.IDLE)
+    assert (second.processed, second.skipped, second.errors, second.next) == (100, 100, 0, Next.BACK_OFF)
 
 
 async def test_an_adapters_own_error_costs_its_neighbours_nothing(bench: Bench) -> None:
@@ -209,8 +209,9 @@ async def test_an_adapters_own_error_costs_its_neighbours_nothing(bench: Bench) 
     ids = bench.emit(2)
     bench.broker.refuse = lambda topic: RuntimeError("a bug in the adapter") if topic == "bad" else None
     for _ in range(3):
-        with pytest.raises(RuntimeError, match="a bug in the adapter"):
+        with pytest.raises(ExceptionGroup) as raised:
             await bench.run_once()
+        assert raised.group_contains(RuntimeError, match="a bug in the adapter")
     assert bench.broker.event_ids == ids
     assert count(bench.url, PENDING) == 1
     bench.broker.refuse = lambda _: None
@@ -226,8 +227,9 @@ async def test_a_broker_that_answers_for_too_few_is_an_adapters_error(bench: Ben
 
     whole = bench.broker.publish
     bench.broker.publish = publish  # type: ignore[method-assign]
-    with pytest.raises(ValueError, match="shorter"):
+    with pytest.raises(ExceptionGroup) as raised:
         await bench.run_once()
+    assert raised.group_contains(ValueError, match="shorter")
     assert count(bench.url, PENDING) == 2
 
 

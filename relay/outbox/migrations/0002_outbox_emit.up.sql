@@ -255,6 +255,13 @@ begin
                     errcode = 'unique_violation',
                     message = format('outbox_emit: the event %s is in the outbox already', answer.event_id);
             end if;
+            if answer.dedup_key is null then
+                raise exception using
+                    errcode = 'object_not_in_prerequisite_state',
+                    message = format('outbox_emit: the event %s met a row that it cannot see, or an id that is taken',
+                                     answer.event_id),
+                    hint = 'Is the identity of outbox_events.id behind its greatest id? Then set it forward.';
+            end if;
             raise exception using
                 errcode = 'serialization_failure',
                 message = format('outbox_emit: the event with dedup_key %s was removed meanwhile', answer.dedup_key),

@@ -1,5 +1,12 @@
 -- Only rows that this transaction has locked are marked, and each of them once.
+-- Each id is looked up for itself, in whatever way the planner sees the table: `offset 0` keeps the lookup apart, and
+-- what it finds stays in its place, because the row is locked.
 update outbox_events as event
    set published_at = clock_timestamp(), message_id = accepted.message_id, topic = accepted.topic
   from unnest(%(ids)s::bigint[], %(message_ids)s::text[], %(topics)s::text[]) as accepted (id, message_id, topic)
- where event.id = accepted.id and event.published_at is null and event.failed_at is null
+ cross join lateral (
+       select held.ctid as place
+         from outbox_events as held
+        where held.id = accepted.id and held.published_at is null and held.failed_at is null
+       offset 0) as found
+ where event.ctid = found.place
