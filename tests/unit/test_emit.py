@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 import psycopg
 import pytest
@@ -131,6 +131,13 @@ class _StandIn:
     info = psycopg.ConnectionInfo(PGconn())
 
 
+class _Proxy:
+    """What SQLAlchemy puts around the driver's connection; its info is a dictionary of the user's."""
+
+    info: ClassVar[dict[str, str]] = {}
+    driver_connection = None
+
+
 def test_what_is_no_connection_is_refused_with_what_is_meant() -> None:
     """In words that name both sides, before anything is asked of it."""
     connection = psycopg.Connection(PGconn())
@@ -140,6 +147,7 @@ def test_what_is_no_connection_is_refused_with_what_is_meant() -> None:
         ([event()], "not a value of type list; the connection comes first, then the events"),
         ("postgresql:///app", "not a value of type str"),
         (None, "not a value of type NoneType"),
+        (_Proxy(), "not a value of type _Proxy; pass its driver_connection"),
     ]
     for what, words in given:
         with pytest.raises(TypeError) as refused:
