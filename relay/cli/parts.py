@@ -29,7 +29,7 @@ def outbox_connector(settings: Settings) -> Callable[[], Awaitable[psycopg.Async
         connection = await connect_async(url)
         try:
             await schema.require(connection, settings.relay_schema)
-        except BaseException:
+        except BaseException:  # a cancellation, too, leaves no session behind
             await connection.close()
             raise
         return connection

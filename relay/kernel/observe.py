@@ -21,7 +21,7 @@ def to_all(*listeners: Observe) -> Observe:
         for listener in listeners:
             try:
                 listener(event)
-            except Exception:
+            except Exception:  # a listener may fail in any way; see above
                 logging.getLogger(__name__).exception("a listener failed on %s", type(event).__name__)
 
     return observe

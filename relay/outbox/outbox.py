@@ -123,7 +123,7 @@ class Outbox:
         try:
             yield Batch(connection, self._enter, self._skew)
             await connection.execute(COMMIT)
-        except BaseException:
+        except BaseException:  # a cancellation, too, may come while the outcome is unknown
             await self.close()
             raise
 

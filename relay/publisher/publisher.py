@@ -8,7 +8,7 @@ twice and is never lost.
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
@@ -97,8 +97,7 @@ class Publisher:
 
     def __init__(self, outbox: Outbox, broker: Broker, policy: PublishPolicy, observe: Observe) -> None:
         self.pace = policy.pace
-        # Without jitter: a rest is over when the loop, which adds its own, comes back from the same delay.
-        self._rests = Rests(replace(policy.outage, jitter=0))
+        self._rests = Rests(policy.outage)
         self._outbox = outbox
         self._broker = broker
         self._policy = policy
