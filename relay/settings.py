@@ -52,8 +52,12 @@ class Settings(BaseSettings):
     google_credentials_json: SecretStr = SecretStr("")
     """The content of a key or federation file, as JSON or its base64; goes over GOOGLE_APPLICATION_CREDENTIALS."""
 
+    relay_broker: Literal["pubsub"] = "pubsub"
+    """Which kind of broker the topics are in. pubsub"""
     relay_topic: Annotated[str, Field(min_length=1)] = "domain-events"
-    """Where events go that name no topic. domain-events"""
+    """Where events go that name no topic and that no route sends elsewhere. domain-events"""
+    relay_routes: str = ""
+    """Topics by event type, such as order.*=orders,invoice.paid=billing; a topic that an event names goes over it."""
     relay_batch_size: Annotated[int, Field(ge=1, le=10_000)] = 1_000
     """Rows of each kind that one transaction claims; fewer cost more transactions an event. 1000"""
     relay_poll_ms: PositiveDuration = parse("500ms")
@@ -66,16 +70,51 @@ class Settings(BaseSettings):
     """When the database ends a session that waits inside a transaction; above the budget. 20s"""
     relay_outage_max_ms: PositiveDuration = parse("10s")
     """The longest pause after the broker failed; the first is 500ms, each next one double. 10s"""
+    relay_max_attempts: Annotated[int, Field(ge=1)] = 25
+    """How often an event may fail by its own fault before it is kept as failed, for an operator to look at. 25"""
+    relay_retry_base_ms: PositiveDuration = parse("5s")
+    """How long an event waits after its first failure; each next wait is double. 5s"""
+    relay_retry_max_ms: PositiveDuration = parse("120s")
+    """The longest wait of an event between two attempts, jitter included. 120s"""
+    relay_retry_jitter_ms: Duration = parse("500ms")
+    """Up to how much longer an event waits, so that those that failed together do not return together. 500ms"""
     relay_shutdown_ms: Duration = parse("25s")
     """How long what is in flight may take to end after SIGTERM; Heroku kills at 30s. 25s"""
+    relay_runners: str = "publish"
+    """What `relay run` and `relay tick` do, as a list with commas, in its order. publish"""
+    relay_runner_max_items: Annotated[int, Field(ge=1)] = 200
+    """How many items each pass of a runner takes up; publish is bounded by time alone. 200"""
     relay_tick_max_ms: PositiveDuration = parse("480s")
     """How long one tick may take in all. 480s"""
     relay_runner_max_ms: PositiveDuration = parse("60s")
     """How long each pass of a runner may take; it is then asked to end, and cancelled RELAY_IDLE_TX_MS later. 60s"""
+    relay_busy_ms: Duration = parse("250ms")
+    """The pause of a runner other than publish while it has work left. 250ms"""
+    relay_idle_min_ms: PositiveDuration = parse("1s")
+    """The first pause of a runner other than publish that found nothing to do; each next one is double. 1s"""
+    relay_idle_max_ms: PositiveDuration = parse("30s")
+    """The longest pause of a runner other than publish that found nothing to do. 30s"""
+    relay_idle_jitter_ms: Duration = parse("500ms")
+    """Up to how much longer an idle runner other than publish pauses. 500ms"""
+    relay_error_backoff_ms: PositiveDuration = parse("30s")
+    """The pause of a runner other than publish after it failed. 30s"""
+    relay_error_backoff_jitter_ms: Duration = parse("2s")
+    """Up to how much longer a runner other than publish pauses after it failed. 2s"""
+
+    relay_app: Annotated[str, Field(min_length=1)] = "outbox-relay"
+    """How connections to the database and log lines are named, to tell relays apart. outbox-relay"""
     relay_log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least severe log line that is written. info"""
+    relay_log_events: bool = False
+    """Whether a line is logged for each event that was published, beside the one of its batch: on or off. off"""
+    relay_stats_ms: PositiveDuration = parse("60s")
+    """How often `relay run` logs its relay_stats line: what is due, what failed, what it did. 60s"""
+    relay_http: str = ""
+    """Where health and metrics are served: a port of this machine alone, host:port, or off."""
+    relay_http_token: SecretStr = SecretStr("")
+    """The bearer token that HTTP requests carry. Required where RELAY_HTTP is reached from other machines."""
 
-    @field_validator("relay_log_level", mode="before")
+    @field_validator("relay_broker", "relay_log_level", mode="before")
     @classmethod
     def _lower(cls, value: object) -> object:
         return value.strip().lower() if isinstance(value, str) else value

@@ -20,6 +20,8 @@ def text_of(default: Any) -> str:
     if isinstance(default, timedelta):
         milliseconds = default // timedelta(milliseconds=1)
         return f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"
+    if isinstance(default, bool):
+        return "on" if default else "off"
     if isinstance(default, SecretStr):
         return default.get_secret_value()
     return str(default)
@@ -57,17 +59,36 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "PUBSUB_EMULATOR_HOST": "",
         "PUBSUB_ENDPOINT": "",
         "GOOGLE_CREDENTIALS_JSON": "",
+        "RELAY_BROKER": "pubsub",
         "RELAY_TOPIC": "domain-events",
+        "RELAY_ROUTES": "",
         "RELAY_BATCH_SIZE": "1000",
         "RELAY_POLL_MS": "500ms",
         "RELAY_POLL_JITTER_MS": "250ms",
         "RELAY_PUBLISH_BUDGET_MS": "15s",
         "RELAY_IDLE_TX_MS": "20s",
         "RELAY_OUTAGE_MAX_MS": "10s",
+        "RELAY_MAX_ATTEMPTS": "25",
+        "RELAY_RETRY_BASE_MS": "5s",
+        "RELAY_RETRY_MAX_MS": "120s",
+        "RELAY_RETRY_JITTER_MS": "500ms",
         "RELAY_SHUTDOWN_MS": "25s",
+        "RELAY_RUNNERS": "publish",
+        "RELAY_RUNNER_MAX_ITEMS": "200",
         "RELAY_TICK_MAX_MS": "480s",
         "RELAY_RUNNER_MAX_MS": "60s",
+        "RELAY_BUSY_MS": "250ms",
+        "RELAY_IDLE_MIN_MS": "1s",
+        "RELAY_IDLE_MAX_MS": "30s",
+        "RELAY_IDLE_JITTER_MS": "500ms",
+        "RELAY_ERROR_BACKOFF_MS": "30s",
+        "RELAY_ERROR_BACKOFF_JITTER_MS": "2s",
+        "RELAY_APP": "outbox-relay",
         "RELAY_LOG_LEVEL": "info",
+        "RELAY_LOG_EVENTS": "off",
+        "RELAY_STATS_MS": "60s",
+        "RELAY_HTTP": "",
+        "RELAY_HTTP_TOKEN": "",
     }
     assert load() == Settings.model_construct()
 
@@ -86,6 +107,10 @@ def test_every_setting_is_read_from_the_environment(line: Documented, monkeypatc
     values = {
         "GOOGLE_CREDENTIALS_JSON": "{}",
         "RELAY_BATCH_SIZE": "7",
+        "RELAY_BROKER": "pubsub",
+        "RELAY_LOG_EVENTS": "on",
+        "RELAY_MAX_ATTEMPTS": "7",
+        "RELAY_RUNNER_MAX_ITEMS": "7",
         "RELAY_LOG_LEVEL": "debug",
         "RELAY_PUBLISH_BUDGET_MS": "7s",
     }
