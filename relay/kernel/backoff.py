@@ -1,5 +1,6 @@
 """How long to wait: a delay that grows with every repetition, and jitter so that many do not move as one."""
 
+import math
 import random
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -22,6 +23,25 @@ class Delay:
     first: float
     most: float
     jitter: float
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How long something waits before its next attempt: `base` seconds, doubling to `most`, jitter included."""
+
+    base: float
+    most: float
+    jitter: float
+
+    def delay(self, attempt: int, jitter: Jitter = uniform) -> float:
+        """The seconds after attempt number `attempt`, which counts from 1."""
+        return min(self.most, self._doubled(attempt) + jitter(self.jitter))
+
+    def _doubled(self, attempt: int) -> float:
+        try:
+            return min(self.most, math.ldexp(self.base, max(0, attempt - 1)))
+        except OverflowError:  # no float is that long; the longest delay is
+            return self.most
 
 
 class Backoff:

@@ -1,6 +1,9 @@
 """How delays grow."""
 
-from relay.kernel.backoff import Backoff, Delay, uniform
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.kernel.backoff import Backoff, Delay, Retry, uniform
 
 
 def test_a_delay_doubles_up_to_the_most() -> None:
@@ -54,3 +57,57 @@ def test_uniform_jitter_stays_within_its_bounds() -> None:
 
     assert all(0 <= seconds <= 0.25 for seconds in drawn)
     assert max(drawn) - min(drawn) > 0.2
+
+
+SECONDS = st.floats(min_value=0.001, max_value=1e6)
+ATTEMPTS = st.integers(min_value=1, max_value=10**9)
+
+
+def test_retries_at_the_defaults_of_the_relay() -> None:
+    """Five seconds, doubling, and never more than two minutes."""
+    retry = Retry(base=5, most=120, jitter=0.5)
+
+    assert [retry.delay(attempt, lambda _: 0) for attempt in range(1, 8)] == [5, 10, 20, 40, 80, 120, 120]
+    assert [retry.delay(attempt, lambda most: most) for attempt in range(1, 8)] == [
+        5.5,
+        10.5,
+        20.5,
+        40.5,
+        80.5,
+        120,
+        120,
+    ]
+
+
+@given(base=SECONDS, most=SECONDS, jitter=st.floats(min_value=0, max_value=1e6), attempt=ATTEMPTS)
+def test_a_retry_never_waits_longer_than_the_most(base: float, most: float, jitter: float, attempt: int) -> None:
+    """Clamped after the jitter, not before it; and never shorter than the clamped delay itself."""
+    retry = Retry(base, most, jitter)
+
+    delay = retry.delay(attempt)
+
+    assert min(base, most) <= delay <= most
+    assert retry.delay(attempt, lambda _: 0) <= delay <= retry.delay(attempt, lambda most: most)
+
+
+@given(base=SECONDS, most=SECONDS, attempt=ATTEMPTS)
+def test_a_later_attempt_never_waits_shorter(base: float, most: float, attempt: int) -> None:
+    """Without jitter the delays double, exactly, until they are the most."""
+    retry = Retry(base, most, jitter=0)
+
+    now, then = retry.delay(attempt), retry.delay(attempt + 1)
+
+    assert then == min(most, 2 * now)
+
+
+@given(base=SECONDS, most=SECONDS, attempt=st.integers(max_value=1))
+def test_there_is_no_attempt_before_the_first(base: float, most: float, attempt: int) -> None:
+    """A number below one waits as the first does."""
+    assert Retry(base, most, jitter=0).delay(attempt) == min(base, most)
+
+
+def test_the_billionth_attempt_has_a_delay() -> None:
+    """Whatever the number of attempts that somebody allows, no float overflows, and nothing takes long."""
+    retry = Retry(base=5, most=120, jitter=0.5)
+
+    assert {retry.delay(attempt) for attempt in (1_025, 10**6, 10**9, 10**30)} == {120}
