@@ -1,0 +1,267 @@
+"""Prometheus metrics, counted from the same events as the log lines, on a registry of their own."""
+
+from collections import Counter as Tally
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from platform import python_version
+from types import MappingProxyType
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from relay.kernel.observe import PassFailed, PassFinished, PassSkipped
+from relay.operate.health import Health, State
+from relay.operate.logs import Reconnected
+from relay.operate.stats import RelayStats
+from relay.publisher.events import (
+    BatchSettled,
+    RequestFailed,
+    RowFailed,
+    RowRetried,
+    TopicClosed,
+    TopicOpened,
+    TopicProbed,
+)
+
+# Topics and codes come from rows and brokers: so many values get a label of their own, all further ones share OTHER.
+MOST_VALUES = 50
+OTHER = "other"
+# What `generate_latest` writes.
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_BATCH_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0)
+_PASS_SECONDS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 90.0)
+
+
+class Kind(Enum):
+    """What a metric is to Prometheus."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What is written in the documentation, and at the top of the metric itself."""
+
+    kind: Kind
+    meaning: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+_COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
+
+DEFINITIONS = MappingProxyType(
+    {
+        "relay_rows_claimed_total": Definition(_COUNTER, "Rows claimed by batches that were committed."),
+        "relay_rows_published_total": Definition(_COUNTER, "Rows published and marked so.", ("topic",)),
+        "relay_rows_retried_total": Definition(
+            _COUNTER, "Failures that were a row's own: it lost an attempt and waits for the next.", ("topic",)
+        ),
+        "relay_rows_failed_total": Definition(
+            _COUNTER, "Rows that failed for good and are kept for inspection.", ("topic", "reason")
+        ),
+        "relay_batches_total": Definition(_COUNTER, "Batches that were committed."),
+        "relay_batch_bytes_total": Definition(_COUNTER, "Message bytes of the batches that were committed."),
+        "relay_batch_seconds": Definition(
+            _HISTOGRAM, "How long a committed batch took, from its claim to its commit.", buckets=_BATCH_SECONDS
+        ),
+        "relay_requests_failed_total": Definition(
+            _COUNTER, "Requests that the broker did not take, by its own name for the reason.", ("topic", "code")
+        ),
+        "relay_topic_open": Definition(
+            _GAUGE,
+            "1 while the topic takes nothing and is left alone between probes; of `other`, how many.",
+            ("topic",),
+        ),
+        "relay_topic_openings_total": Definition(_COUNTER, "How often the topic began to take nothing.", ("topic",)),
+        "relay_topic_probes_total": Definition(_COUNTER, "Probes of a topic that were in vain.", ("topic",)),
+        "relay_passes_total": Definition(
+            _COUNTER,
+            "Passes of a runner: `finished`, `failed`, or `skipped` as one was still busy.",
+            ("runner", "outcome"),
+        ),
+        "relay_pass_seconds": Definition(_HISTOGRAM, "How long a pass of a runner took.", ("runner",), _PASS_SECONDS),
+        "relay_reconnects_total": Definition(_COUNTER, "Connections to the outbox after the first one."),
+        "relay_due_rows": Definition(_GAUGE, "Rows that could be published now."),
+        "relay_oldest_due_seconds": Definition(_GAUGE, "How long the oldest of them has been due; 0 without any."),
+        "relay_scheduled_rows": Definition(_GAUGE, "Rows whose time has not come yet."),
+        "relay_retrying_rows": Definition(_GAUGE, "Rows that have failed and wait for another attempt."),
+        "relay_failed_rows": Definition(_GAUGE, "Rows that failed for good."),
+        "relay_stats_timestamp_seconds": Definition(
+            _GAUGE, "When the five above were read last, in seconds since 1970; they are absent while they cannot be."
+        ),
+        "relay_ready": Definition(_GAUGE, "What /readyz says: 1 ready, 0.5 degraded, 0 not ready."),
+        "relay_healthy": Definition(_GAUGE, "What /healthz says: 1 the pipeline moves, 0 it is stuck."),
+        "relay_build_info": Definition(
+            _GAUGE, "Always 1; its labels say what runs.", ("version", "schema_version", "python")
+        ),
+    }
+)
+
+_STATES = MappingProxyType({State.OK: 1.0, State.DEGRADED: 0.5, State.FAILED: 0.0})
+
+
+def table() -> str:
+    """Every metric, as a Markdown table."""
+    rows = (
+        f"| `{name}` | {metric.kind.value} | {', '.join(f'`{label}`' for label in metric.labels)} | {metric.meaning} |"
+        for name, metric in DEFINITIONS.items()
+    )
+    return "\n".join(("| metric | kind | labels | meaning |", "|---|---|---|---|", *rows)) + "\n"
+
+
+class Bounded:
+    """Gives the first values of a label their own name, and all that come after them one in common."""
+
+    def __init__(self, most: int = MOST_VALUES) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def __call__(self, value: str) -> str:
+        """The value, or OTHER."""
+        if value not in self._known:
+            if len(self._known) >= self._most:
+                return OTHER
+            self._known.add(value)
+        return value
+
+
+class Metrics:
+    """Listens to what happens and counts it. `now` is the time of day, in seconds since 1970."""
+
+    def __init__(
+        self, version: str, schema_version: int, now: Callable[[], float], health: Health | None = None
+    ) -> None:
+        self._registry = CollectorRegistry()
+        self._now = now
+        self._topic, self._code = Bounded(), Bounded()
+        self._open: set[str] = set()
+        self._counters = {name: self._counter(name) for name in _names(Kind.COUNTER)}
+        self._histograms = {name: self._histogram(name) for name in _names(Kind.HISTOGRAM)}
+        self._gauges: dict[str, Gauge] = {}
+        self._gauge("relay_build_info").labels(version, str(schema_version), python_version()).set(1)
+        if health is not None:
+            self._gauge("relay_ready").set_function(lambda: _STATES[health.ready().state])
+            self._gauge("relay_healthy").set_function(lambda: _STATES[health.healthy().state])
+        ProcessCollector(registry=self._registry)
+
+    def render(self) -> bytes:
+        """Everything, as Prometheus reads it."""
+        return generate_latest(_WithoutCreationTimes(self._registry))
+
+    def __call__(self, event: object) -> None:
+        """Count the event."""
+        match event:
+            case BatchSettled():
+                self._batch(event)
+            case RequestFailed():
+                code = str(getattr(event.error, "code", type(event.error).__name__))
+                self._count("relay_requests_failed_total", self._topic(event.topic), self._code(code))
+            case RowRetried():
+                self._count("relay_rows_retried_total", self._topic(event.topic))
+            case RowFailed():
+                self._count("relay_rows_failed_total", self._topic(event.topic), event.reason)
+            case TopicOpened() | TopicProbed() | TopicClosed():
+                self._circuit(event)
+            case PassFinished() | PassFailed() | PassSkipped():
+                self._pass(event)
+            case Reconnected():
+                self._count("relay_reconnects_total")
+            case RelayStats():
+                self._stats(event)
+
+    def _batch(self, event: BatchSettled) -> None:
+        self._count("relay_batches_total")
+        self._count("relay_rows_claimed_total", by=event.claimed)
+        self._count("relay_batch_bytes_total", by=event.size_bytes)
+        self._histograms["relay_batch_seconds"].observe(event.seconds)
+        for topic, rows in Tally(accepted.topic for _, accepted in event.rows).items():
+            self._count("relay_rows_published_total", self._topic(topic), by=rows)
+
+    def _circuit(self, event: TopicOpened | TopicProbed | TopicClosed) -> None:
+        topic = self._topic(event.topic)
+        match event:
+            case TopicOpened():
+                self._count("relay_topic_openings_total", topic)
+                self._open.add(event.topic)
+            case TopicProbed():
+                self._count("relay_topic_probes_total", topic)
+                self._open.add(event.topic)
+            case TopicClosed():
+                self._open.discard(event.topic)
+        here = sum(self._topic(name) == topic for name in self._open)
+        self._gauge("relay_topic_open").labels(topic).set(here)
+
+    def _pass(self, event: PassFinished | PassFailed | PassSkipped) -> None:
+        match event:
+            case PassFinished():
+                outcome = "finished"
+            case PassFailed():
+                outcome = "failed"
+            case PassSkipped():
+                outcome = "skipped"
+        self._count("relay_passes_total", event.runner, outcome)
+        if not isinstance(event, PassSkipped):
+            self._histograms["relay_pass_seconds"].labels(event.runner).observe(event.seconds)
+
+    def _stats(self, event: RelayStats) -> None:
+        figures = {
+            "relay_due_rows": event.due,
+            "relay_oldest_due_seconds": event.oldest_due_seconds,
+            "relay_scheduled_rows": event.scheduled,
+            "relay_retrying_rows": event.retrying,
+            "relay_failed_rows": event.failed,
+        }
+        for name, figure in figures.items():
+            if figure is None:
+                self._forget(name)
+            else:
+                self._gauge(name).set(figure)
+        if event.error is None:
+            self._gauge("relay_stats_timestamp_seconds").set(self._now())
+
+    def _count(self, name: str, *labels: str, by: float = 1) -> None:
+        counter = self._counters[name]
+        (counter.labels(*labels) if labels else counter).inc(by)
+
+    def _counter(self, name: str) -> Counter:
+        metric = DEFINITIONS[name]
+        return Counter(name, metric.meaning, metric.labels, registry=self._registry)
+
+    def _histogram(self, name: str) -> Histogram:
+        metric = DEFINITIONS[name]
+        return Histogram(name, metric.meaning, metric.labels, registry=self._registry, buckets=metric.buckets)
+
+    def _gauge(self, name: str) -> Gauge:
+        """Made when a value is known: a figure that nobody could read is no 0."""
+        if name not in self._gauges:
+            metric = DEFINITIONS[name]
+            self._gauges[name] = Gauge(name, metric.meaning, metric.labels, registry=self._registry)
+        return self._gauges[name]
+
+    def _forget(self, name: str) -> None:
+        gauge = self._gauges.pop(name, None)
+        if gauge is not None:
+            self._registry.unregister(gauge)
+
+
+class _WithoutCreationTimes(Collector):
+    """The registry without the time at which each series began, which the library adds to the text format."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterable[Metric]:
+        """Every metric, shortened."""
+        for metric in self._registry.collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
+
+
+def _names(kind: Kind) -> tuple[str, ...]:
+    return tuple(name for name, metric in DEFINITIONS.items() if metric.kind is kind)
