@@ -1,0 +1,44 @@
+"""`relay doctor`: what would keep events from being published, and what to do about it."""
+
+import argparse
+import asyncio
+import json
+
+from relay.cli.parts import pubsub_address
+from relay.operate.doctor import Finding, doctor
+from relay.settings import Settings, load
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the command line."""
+    command = commands.add_parser(
+        "doctor",
+        help="check everything that publishing rests on",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="""\
+Looks at the database, the outbox and the broker, as the role and the account
+that the settings name, and changes nothing. Prints a line a check: ok, warn or
+fail, and what to do. Exits 1 when a check fails; warnings alone exit 0.""",
+        epilog="""\
+examples:
+  python -m relay doctor
+  python -m relay doctor --json""",
+    )
+    command.add_argument("--json", action="store_true", help="print the findings as JSON")
+    command.set_defaults(command=lambda options: asyncio.run(_doctor(options, load())))
+
+
+async def _doctor(options: argparse.Namespace, settings: Settings) -> int:
+    settings.require("database_url", "pubsub_project_id")
+    report = await doctor(settings, pubsub_address(settings), _keep if options.json else _show)
+    if options.json:
+        print(json.dumps(report.as_json()))
+    return 0 if report.passed else 1
+
+
+def _show(finding: Finding) -> None:
+    print(finding, flush=True)
+
+
+def _keep(_: Finding) -> None:
+    """The report has it."""

@@ -1,0 +1,83 @@
+"""All checks, in the order in which they are best read, for the settings of one relay."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+import psycopg
+
+from relay.brokers.pubsub_client import PubSubAddress
+from relay.errors import ConfigurationError
+from relay.operate.doctor.broker import broker_checks
+from relay.operate.doctor.findings import Check, Finding, Report, examine, fail, ok
+from relay.operate.doctor.look import Look
+from relay.operate.doctor.outbox import MOST_COUNTED, outbox_checks
+from relay.operate.doctor.server import server_checks
+from relay.outbox.connect import connect_async
+from relay.routes import Routes
+from relay.settings import Settings
+
+
+async def doctor(settings: Settings, address: PubSubAddress, tell: Callable[[Finding], None]) -> Report:
+    """Look at everything that can be looked at, and tell each finding as it is made."""
+    async with AsyncExitStack() as stack:
+        return await _Examination(settings, address, stack).report(tell)
+
+
+class _Examination:
+    """The checks, on one connection that is closed with the stack."""
+
+    def __init__(self, settings: Settings, address: PubSubAddress, stack: AsyncExitStack) -> None:
+        self._settings = settings
+        self._address = address
+        self._stack = stack
+        self._look: Look | None = None
+        self._topics = list(Routes.parse(settings.relay_routes, settings.relay_topic).topics)
+
+    async def report(self, tell: Callable[[Finding], None]) -> Report:
+        """Everything that can be looked at; without the database, the broker all the same."""
+        opening = await examine([Check("configuration", self._loaded), Check("database", self._connected)], tell)
+        if self._look is not None:
+            budget, batch = _ms(self._settings.relay_publish_budget_ms), _ms(self._settings.relay_idle_tx_ms)
+            of_server = server_checks(self._look, budget, batch)
+            database = await examine([*of_server, *outbox_checks(self._look)], tell)
+            await self._name_topics(self._look)
+        else:
+            database = Report(())
+        broker = await examine(broker_checks(self._address, lambda: self._topics), tell)
+        return Report(opening.findings + database.findings + broker.findings)
+
+    async def _loaded(self) -> Sequence[Finding]:
+        return (ok("configuration", "every setting can be read"),)
+
+    async def _connected(self) -> Sequence[Finding]:
+        try:
+            connection = await connect_async(self._settings.require_database())
+        except (psycopg.Error, ConfigurationError) as error:
+            return (
+                fail(
+                    "database",
+                    f"cannot be reached, so neither it nor the outbox was looked at: {_first_line(error)}",
+                    "see that it runs, that DATABASE_URL names it, and that this machine may connect",
+                ),
+            )
+        self._stack.push_async_callback(connection.close)
+        self._look = Look(connection, self._settings.relay_schema)
+        info = connection.info
+        return (ok("database", f"{info.host}:{info.port}/{info.dbname} as {info.user}"),)
+
+    async def _name_topics(self, look: Look) -> None:
+        """Add what the oldest pending rows name; where they cannot be read, a check has said so."""
+        try:
+            named = await look.rows("topics", most=MOST_COUNTED)
+        except psycopg.Error:
+            return
+        self._topics += [row["topic"] for row in named if row["topic"] not in self._topics]
+
+
+def _ms(time: timedelta) -> int:
+    return round(time.total_seconds() * 1000)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,208 @@
+"""Checks of the outbox itself: its objects, the relay's rights on them, and what waits in it."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from relay.operate.doctor.findings import Check, Finding, fail, ok, warn
+from relay.operate.doctor.look import Look, span
+from relay.outbox import schema
+
+# What the relay writes in a row of the outbox.
+WRITES = (
+    "published_at",
+    "message_id",
+    "topic",
+    "available_at",
+    "failed_at",
+    "failure_reason",
+    "attempt_count",
+    "last_error_code",
+    "last_error",
+)
+MANY_DEAD = 100_000
+LONG_WITHOUT_VACUUM = 3_600.0
+OLD_SECONDS = 300.0
+MOST_COUNTED = 1_000
+
+_CHANGE = re.compile(
+    r"^(create|drop) (?:or replace )?(?:unique )?(?:concurrently )?(table|index|function|trigger) "
+    r"(?:if (?:not )?exists )?(\w+)",
+    re.MULTILINE,
+)
+
+
+def outbox_checks(look: Look) -> list[Check]:
+    """The checks, in the order in which they are best read."""
+
+    async def version() -> Sequence[Finding]:
+        await schema.require(look.connection, look.schema)
+        return (ok("schema", f"{look.schema!r} is at version {schema.newest()}"),)
+
+    async def objects() -> Sequence[Finding]:
+        wanted = list(objects_of_schema())
+        values = {"kinds": [kind for kind, _ in wanted], "names": [name for _, name in wanted]}
+        return judge_objects(await look.rows("objects", schema=_quoted(look), **values))
+
+    async def privileges() -> Sequence[Finding]:
+        return judge_privileges(await look.rows("privileges", schema=_quoted(look), columns=list(WRITES)))
+
+    async def sequence() -> Sequence[Finding]:
+        return judge_sequence(await look.rows("sequence"))
+
+    async def vacuum() -> Sequence[Finding]:
+        return judge_vacuum(await look.row("vacuum"))
+
+    async def queue() -> Sequence[Finding]:
+        return judge_queue(**await look.row("queue", most=MOST_COUNTED))
+
+    return [
+        Check("schema", version),
+        Check("objects", objects),
+        Check("privileges", privileges),
+        Check("identity", sequence),
+        Check("vacuum", vacuum),
+        Check("queue", queue),
+    ]
+
+
+def objects_of_schema() -> Iterator[tuple[str, str]]:
+    """Kind and name of all that is there once every migration has run."""
+    there = {("table", "outbox_migrations"): None}
+    for migration in schema.migrations():
+        for action, kind, name in _CHANGE.findall(migration.up):
+            if action == "create":
+                there[kind, name] = None
+            else:
+                there.pop((kind, name), None)
+    return iter(there)
+
+
+def judge_objects(rows: Sequence[dict[str, Any]]) -> Sequence[Finding]:
+    """Everything is there, and no index is a leftover that was never finished."""
+    missing = [f"{row['kind']} {row['name']}" for row in rows if not row["present"]]
+    broken = [f"{row['kind']} {row['name']}" for row in rows if row["present"] and not row["usable"]]
+    findings = []
+    if missing:
+        findings.append(
+            fail("objects", f"missing: {', '.join(missing)}", "bring the schema up with: python -m relay migrate")
+        )
+    if broken:
+        findings.append(
+            fail(
+                "objects",
+                f"there and not in use: {', '.join(broken)}",
+                "reindex the index, or drop one that no migration made; enable the trigger",
+            )
+        )
+    return findings or (ok("objects", f"all {len(rows)} tables, indexes, functions and triggers are there"),)
+
+
+def judge_privileges(rows: Sequence[dict[str, Any]]) -> Sequence[Finding]:
+    """A relay needs to read events and the version, and to mark what became of an event."""
+    if not rows:
+        return (fail("privileges", "there is no outbox to have rights on", "create it: python -m relay migrate"),)
+    (row,) = rows
+    role, lacking = row["role"], []
+    if not row["usage"]:
+        lacking.append("usage on the schema")
+    lacking += [
+        f"select on {table}"
+        for table, granted in (("outbox_events", row["reads_events"]), ("outbox_migrations", row["reads_version"]))
+        if not granted
+    ]
+    if row["not_updatable"]:
+        lacking.append(f"update ({', '.join(row['not_updatable'])}) on outbox_events")
+    if lacking:
+        return (fail("privileges", f"role {role} lacks {'; '.join(lacking)}", "grant it: see docs/deploy.md, Roles"),)
+    if row["superuser"]:
+        return (
+            warn(
+                "privileges",
+                f"role {role} is a superuser: it may do everything, and takes connections kept for an emergency",
+                "give the relay a role of its own: see docs/deploy.md, Roles",
+            ),
+        )
+    if row["row_security"]:
+        return (
+            warn(
+                "privileges",
+                f"row level security applies to role {role} on outbox_events: rows may be hidden from the relay",
+                "alter role ... bypassrls, or see that its policies show every row",
+            ),
+        )
+    return (ok("privileges", f"role {role} has what a relay needs"),)
+
+
+def judge_sequence(rows: Sequence[dict[str, Any]]) -> Sequence[Finding]:
+    """Ids ascend, one by one, and none is drawn that is taken."""
+    if not rows:
+        return (fail("identity", "outbox_events.id has no sequence", "restore it from: python -m relay migrate --sql"),)
+    row = rows[0]
+    if row["cache"] != 1 or row["cycles"] or row["step"] < 1:
+        return (
+            fail(
+                "identity",
+                f"{row['name']} caches {row['cache']}, steps by {row['step']}{' and cycles' if row['cycles'] else ''}: "
+                "ids do not follow the order of insertion, and events can be passed over",
+                "alter table outbox_events alter column id set cache 1 set increment 1 set no cycle",
+            ),
+        )
+    if not row["visible"]:
+        return (ok("identity", "cache 1; where it stands is not for this role to see"),)
+    if row["greatest"] is not None and (row["last_value"] or 0) < row["greatest"]:
+        return (
+            fail(
+                "identity",
+                f"{row['name']} stands at {row['last_value'] or 0}, behind the greatest id {row['greatest']}: "
+                "events cannot be stored, or are stored below what is published",
+                f"move it: select setval('{row['name']}', {row['greatest']})",
+            ),
+        )
+    return (ok("identity", "cache 1, and not behind the greatest id"),)
+
+
+def judge_vacuum(row: dict[str, Any]) -> Sequence[Finding]:
+    """Dead row versions are taken away."""
+    if not row["on_server"]:
+        return (fail("vacuum", "autovacuum is off on this server", "set autovacuum and track_counts to on"),)
+    if not row["on_table"]:
+        return (
+            fail(
+                "vacuum",
+                "autovacuum is off for outbox_events",
+                "alter table outbox_events reset (autovacuum_enabled)",
+            ),
+        )
+    since = row["seconds_since"]
+    last = "never vacuumed" if since is None else f"last vacuumed {span(since)} ago"
+    found = f"{row['dead']:,} dead and {row['live']:,} live rows, {last}"
+    late = since is None or since > LONG_WITHOUT_VACUUM
+    if row["dead"] > max(MANY_DEAD, row["live"]) and late:
+        return (
+            warn("vacuum", found, "see what holds it up under 'old snapshots', then: vacuum (verbose) outbox_events"),
+        )
+    return (ok("vacuum", found),)
+
+
+def judge_queue(oldest_due_seconds: float | None, failed: int) -> Sequence[Finding]:
+    """What waits is young, and nothing failed."""
+    findings = []
+    if oldest_due_seconds is not None and oldest_due_seconds > OLD_SECONDS:
+        findings.append(
+            warn(
+                "queue",
+                f"the oldest event has been due for {span(oldest_due_seconds)}",
+                "see that a relay runs, and what its log says of the broker: python -m relay run",
+            )
+        )
+    if failed:
+        many = f"{MOST_COUNTED:,} or more" if failed >= MOST_COUNTED else f"{failed:,}"
+        findings.append(
+            warn("queue", f"{many} events failed and wait for a decision", "look at them: python -m relay failed list")
+        )
+    return findings or (ok("queue", "nothing is overdue, and nothing failed"),)
+
+
+def _quoted(look: Look) -> str:
+    return '"' + look.schema.replace('"', '""') + '"'

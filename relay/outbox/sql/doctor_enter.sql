@@ -1,0 +1,5 @@
+-- Looking changes nothing, waits for nobody, and leaves no setting behind in a session that may be a pooler's.
+select set_config('search_path', %(search_path)s, true),
+       set_config('transaction_read_only', 'on', true),
+       set_config('statement_timeout', '15s', true),
+       set_config('lock_timeout', '2s', true)
