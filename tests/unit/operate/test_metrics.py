@@ -24,6 +24,7 @@ from relay.publisher.events import (
     TopicOpened,
     TopicProbed,
 )
+from tests.support.commands import ROOT
 
 ROW: Any = None  # nothing of it is looked at
 REFUSED = BrokerError("UNAVAILABLE", "away")
@@ -219,3 +220,8 @@ def test_everything_that_is_shown_is_in_the_table(metrics: Metrics) -> None:
 
     assert shown == {name: metric.kind.value for name, metric in DEFINITIONS.items()}
     assert [line.split("`")[1] for line in table().splitlines()[2:]] == list(DEFINITIONS)
+
+
+def test_the_documentation_has_the_table() -> None:
+    """Word for word."""
+    assert table() in (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
