@@ -1,37 +1,83 @@
-"""What went wrong, as one bounded line that may be logged and printed."""
+"""What went wrong, as one bounded line that may be logged, printed and stored."""
 
+import traceback
 from collections.abc import Iterator
+from itertools import islice
 from types import TracebackType
+
+from relay.kernel.redaction import storable, without_data, without_secrets
+from relay.kernel.wording import code_of, kind_of, words_of
 
 MOST_CHARACTERS = 1_024
 MOST_FRAMES = 8
+MOST_ERRORS = 8
+MOST_CAUSES = 4
 
 
 def sentence(error: BaseException) -> str:
-    """The kind of the error and the first line of what it says; of a group, each error's.
+    """The kind of the error and what it says, without the data it is about and without secrets; of a group, each one's.
 
-    Databases and validators name the cause on the first line, and quote the data itself on those after it.
+    Never raises, whatever the error does when it is asked. At most 1,024 characters on one line, and every one of them
+    can be stored by Postgres.
     """
-    return "; ".join(_line(leaf) for leaf in _leaves(error))[:MOST_CHARACTERS]
+    told = dict.fromkeys(_line(leaf) for leaf in islice(_leaves(error), MOST_ERRORS))
+    return storable("; ".join(told))[:MOST_CHARACTERS]
+
+
+def code(error: BaseException) -> str:
+    """A short name for the reason: a broker's code, an SQLSTATE, or else the kind; of a group, the first error's.
+
+    Never raises, as `sentence`.
+    """
+    first = next(_leaves(error), error)
+    try:
+        return storable(code_of(first))[:100]
+    except Exception:  # noqa: BLE001 -- an error may do anything when it is asked
+        return storable(kind_of(first))
+
+
+def redacted(text: str) -> str:
+    """A text of somebody else as one bounded line without secrets, and without what servers add about their rows."""
+    return storable(without_secrets(without_data(text[: 4 * MOST_CHARACTERS])))[:MOST_CHARACTERS]
 
 
 def origin(error: BaseException) -> list[str]:
     """Where it was raised, as `module:line`, the innermost last; of a group, where the first error was."""
-    first = next(_leaves(error))
+    first = next(_leaves(error), error)
     return list(_frames(first.__traceback__))[-MOST_FRAMES:]
 
 
+def trace(error: BaseException) -> str:
+    """The error and what caused it, each with the lines of code that it came through, and without any value."""
+    parts: list[str] = []
+    seen: set[int] = set()
+    step: BaseException | None = error
+    while step is not None and id(step) not in seen and len(parts) < MOST_CAUSES:
+        seen.add(id(step))
+        frames = traceback.extract_tb(step.__traceback__)[-MOST_FRAMES:]
+        places = [f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}' for frame in frames]
+        parts.append("\n".join([*places, sentence(step)]))
+        step = step.__cause__ or (None if step.__suppress_context__ else step.__context__)
+    return "\n\nled to:\n\n".join(reversed(parts))
+
+
 def _line(error: BaseException) -> str:
-    first = str(error).strip().partition("\n")[0]
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+    try:
+        words = without_secrets(words_of(error))
+    except Exception:  # noqa: BLE001 -- an error may do anything when it is asked
+        words = ""
+    return f"{kind_of(error)}: {words}" if words else kind_of(error)
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
+    """The errors of a group, and of the groups in it, however deep; of any other error, itself."""
+    waiting = [error]
+    while waiting:
+        first = waiting.pop()
+        if isinstance(first, BaseExceptionGroup):
+            waiting.extend(reversed(first.exceptions))
+        else:
+            yield first
 
 
 def _frames(step: TracebackType | None) -> Iterator[str]:

@@ -1,10 +1,22 @@
 """What is said about an error."""
 
 import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
 
+import grpc
+import psycopg
+import pydantic
 import pytest
+from google.api_core.exceptions import NotFound
+from hypothesis import given
+from hypothesis import strategies as st
 
-from relay.kernel.failure import origin, sentence
+from relay.errors import BrokerError, SchemaError
+from relay.kernel.failure import code, origin, redacted, sentence, trace
+
+MARK = "hunter2Marker"
 
 
 @pytest.mark.parametrize(
@@ -16,7 +28,7 @@ from relay.kernel.failure import origin, sentence
             RuntimeError("new row violates check\nDETAIL:  Failing row contains (secret)."),
             "RuntimeError: new row violates check",
         ),
-        (ExceptionGroup("g", [OSError("a"), ExceptionGroup("h", [KeyError("b")])]), "OSError: a; KeyError: 'b'"),
+        (ExceptionGroup("g", [OSError("a"), ExceptionGroup("h", [KeyError("b")])]), "OSError: a; KeyError"),
         (asyncio.CancelledError(), "CancelledError"),
     ],
 )
@@ -45,3 +57,174 @@ def test_the_origin_names_modules_and_lines() -> None:
     assert origin(caught.value)[-1] == f"{__name__}:{line}"
     assert len(origin(caught.value)) == 8
     assert origin(ValueError()) == []
+
+
+class _Diag:
+    """What the driver keeps of a server's error."""
+
+    def __init__(self, primary: str, function: str = "ExecConstraints") -> None:
+        self.message_primary = primary
+        self.source_function = function
+
+
+class _ServerError(psycopg.Error):
+    """An error as a server sends it."""
+
+    def __init__(self, state: str, diag: _Diag) -> None:
+        super().__init__(f"{diag.message_primary}\nDETAIL:  Key (card)=({MARK}) already exists.\nCONTEXT:  {MARK}")
+        self.sqlstate = state
+        self._said = diag
+
+    @property
+    def diag(self) -> Any:
+        return self._said
+
+
+class _Order(pydantic.BaseModel):
+    card: int
+    names: dict[int, int] = {}
+    model_config = pydantic.ConfigDict(extra="forbid")
+
+
+def _caught(act: Callable[[], object]) -> BaseException:
+    with pytest.raises(BaseException) as caught:  # noqa: PT011 -- whatever it raises
+        act()
+    return caught.value
+
+
+# Each takes a text that must not be told, and makes an error that holds it.
+HOLDERS: list[Callable[[str], BaseException]] = [
+    lambda value: _caught(lambda: _Order.model_validate({"card": value})),
+    lambda value: _caught(lambda: _Order.model_validate({"card": 1, "names": {f"{value} ": 1}})),
+    lambda value: _caught(lambda: _Order.model_validate({"card": 1, value: 1})),
+    lambda value: _ServerError("22P02", _Diag(f'invalid input syntax for type uuid: "{value}"')),
+    lambda value: _ServerError("22003", _Diag(f'value "{value}" is out of range for type integer')),
+    lambda value: _ServerError("22P02", _Diag(f'invalid input value for enum mood: "a" relation "{value}"')),
+    lambda value: _ServerError("23505", _Diag(f'duplicate key value violates unique constraint "u"\n{value}')),
+    lambda value: _ServerError("P0001", _Diag(f"card {value} is refused", "exec_stmt_raise")),
+    lambda value: _ServerError("23514", _Diag(f"card {value} is refused", "exec_stmt_raise")),
+    lambda value: _ServerError("22P02", _Diag(f"ungültige Eingabe: „{value}“")),
+    lambda value: psycopg.DataError(f"can't parse date {value!r}"),
+    lambda value: psycopg.ProgrammingError(f'missing "=" after "{value}" in connection info string'),
+    lambda value: _caught(lambda: json.loads(f'{{"card": {value}')),
+    lambda value: UnicodeDecodeError("utf-8", value.encode("utf-8", "replace"), 0, 1, "invalid start byte"),
+    lambda value: UnicodeEncodeError("ascii", value + " ", 0, 1, "ordinal not in range(128)"),
+    KeyError,
+    lambda value: ValueError({"card": value}),
+    lambda value: ValueError(f"cannot read {value!r}"),
+    lambda value: ValueError(f"cannot read {json.dumps({'card': value})}"),
+    lambda value: RuntimeError(ValueError(f"cannot read '{value}' and '{value}'")),
+    lambda value: BrokerError("INVALID_ARGUMENT", f'attribute "{value}" is wrong'),
+    lambda value: NotFound(f"no such thing: '{value}'", errors=[value], details=[value]),  # type: ignore[no-untyped-call]
+    lambda value: grpc.aio.AioRpcError(
+        grpc.StatusCode.INTERNAL, grpc.aio.Metadata(), grpc.aio.Metadata(), f'wrong: "{value}"', value
+    ),
+    lambda value: ExceptionGroup("g", [ValueError(f"'{value}'"), KeyError(value)]),
+]
+
+
+@pytest.mark.parametrize("hold", HOLDERS)
+@given(before=st.text(max_size=40), after=st.text(max_size=40))
+def test_no_value_is_told(hold: Callable[[str], BaseException], before: str, after: str) -> None:
+    """Whatever stands around it, quotes and line breaks included."""
+    error = hold(f"{before}{MARK}{after}")
+
+    assert MARK not in sentence(error)
+    assert MARK not in trace(error)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"postgresql://app:{MARK}@db:5432/app is away",
+        f"postgresql://app:p@{MARK}/x@db:5432/app is away",
+        f"host=db password={MARK} user=app",
+        f"host=db password='a {MARK}' user=app",
+        f"RELAY_HTTP_TOKEN={MARK}",
+        f"GET https://api.example/x?signature={MARK} failed",
+        f"Authorization: Bearer {MARK}",
+        f"authorization: basic {MARK}==",
+        f"sent bearer {MARK}",
+        f"x-service-token: {MARK}",
+        f"client_secret => {MARK}",
+        f"-----BEGIN PRIVATE KEY-----{MARK}\\n{MARK}",
+        f"-----BEGIN RSA PRIVATE KEY-----{MARK}-----END RSA PRIVATE KEY-----",
+        f"token eyJhbGciOi.{MARK}.{MARK}",
+        f"ya29.{MARK}",
+    ],
+)
+def test_no_secret_is_told(text: str) -> None:
+    """Not by an error, and not by a line of somebody else."""
+    assert MARK not in sentence(RuntimeError(text))
+    assert MARK not in sentence(BrokerError("UNKNOWN", text))
+    assert MARK not in redacted(text)
+
+
+def test_a_card_number_is_not_told() -> None:
+    """It is known by its check digit; a number that only looks like one is told."""
+    assert sentence(ValueError("card 4111 1111 1111 1111 refused")) == "ValueError: card … refused"
+    assert sentence(ValueError("4111111111111112 rows")) == "ValueError: 4111111111111112 rows"
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "name"),
+    [
+        (
+            _ServerError("23505", _Diag('duplicate key value violates unique constraint "outbox_events_event_id_key"')),
+            '_ServerError: 23505: duplicate key value violates unique constraint "outbox_events_event_id_key"',
+            "23505",
+        ),
+        (
+            psycopg.OperationalError('connection to server at "127.0.0.1", port 1 failed: Connection refused\n\tX'),
+            'OperationalError: connection to server at "127.0.0.1", port 1 failed: Connection refused',
+            "OperationalError",
+        ),
+        (
+            _caught(lambda: _Order.model_validate({"card": "x"})),
+            "ValidationError: card (int_parsing)",
+            "ValidationError",
+        ),
+        (
+            BrokerError("NOT_FOUND", "Resource not found (resource=orders)."),
+            "BrokerError: NOT_FOUND: Resource not found (resource=orders).",
+            "NOT_FOUND",
+        ),
+        (
+            SchemaError("database 'app' has no outbox in schema 'public'; create it with: python -m relay migrate"),
+            "SchemaError: database 'app' has no outbox in schema 'public'; create it with: python -m relay migrate",
+            "SchemaError",
+        ),
+    ],
+)
+def test_what_an_operator_needs_is_told(error: BaseException, text: str, name: str) -> None:
+    """Names of constraints, hosts, topics and fields, and what the service says; no caution takes them away."""
+    assert sentence(error) == text
+    assert code(error) == name
+
+
+class _HostileError(Exception):
+    """An error that fails when it is asked."""
+
+    def __str__(self) -> str:
+        raise RuntimeError(MARK)
+
+    @property
+    def code(self) -> str:
+        raise RuntimeError(MARK)
+
+
+def test_an_error_that_cannot_be_asked_is_told_by_its_kind() -> None:
+    """A log line about an error must not become another one."""
+    assert sentence(_HostileError()) == "_HostileError"
+    assert code(_HostileError()) == "_HostileError"
+    assert trace(_HostileError()) == "_HostileError"
+
+
+@given(st.text())
+def test_what_is_told_can_be_stored(text: str) -> None:
+    """Postgres takes neither NUL nor a lone surrogate; a terminal should get no control character."""
+    line = sentence(ValueError("a\0\ud800\x1b[31m" + text))
+
+    assert len(line) <= 1_024
+    assert line.encode()
+    assert line.isprintable() or not any(ord(character) < 32 for character in line)
