@@ -71,7 +71,7 @@ DEFINITIONS = MappingProxyType(
             _HISTOGRAM, "How long a committed batch took, from its claim to its commit.", buckets=_BATCH_SECONDS
         ),
         "relay_requests_failed_total": Definition(
-            _COUNTER, "Requests that the broker did not take, by its own name for the reason.", ("topic", "code")
+            _COUNTER, "Requests that the broker did not take, by its own name for the reason.", ("code",)
         ),
         "relay_topic_open": Definition(
             _GAUGE,
@@ -161,7 +161,7 @@ class Metrics:
                 self._batch(event)
             case RequestFailed():
                 code = str(getattr(event.error, "code", type(event.error).__name__))
-                self._count("relay_requests_failed_total", self._topic(event.topic), self._code(code))
+                self._count("relay_requests_failed_total", self._code(code))
             case RowRetried():
                 self._count("relay_rows_retried_total", self._topic(event.topic))
             case RowFailed():
@@ -194,8 +194,8 @@ class Metrics:
                 self._open.add(event.topic)
             case TopicClosed():
                 self._open.discard(event.topic)
-        here = sum(self._topic(name) == topic for name in self._open)
-        self._gauge("relay_topic_open").labels(topic).set(here)
+        among = [event.topic] if topic != OTHER else [name for name in self._open if self._topic(name) == OTHER]
+        self._gauge("relay_topic_open").labels(topic).set(sum(name in self._open for name in among))
 
     def _pass(self, event: PassFinished | PassFailed | PassSkipped) -> None:
         match event:

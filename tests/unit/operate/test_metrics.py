@@ -105,8 +105,8 @@ def test_what_goes_wrong_is_counted_by_its_reason(metrics: Metrics) -> None:
     found = values(metrics)
     assert found["relay_rows_retried_total{a}"] == 1
     assert found["relay_rows_failed_total{max_attempts}{a}"] == 1
-    assert found["relay_requests_failed_total{UNAVAILABLE}{a}"] == 1
-    assert found["relay_requests_failed_total{RuntimeError}{a}"] == 1
+    assert found["relay_requests_failed_total{UNAVAILABLE}"] == 1
+    assert found["relay_requests_failed_total{RuntimeError}"] == 1
     assert found["relay_reconnects_total"] == 1
 
 
@@ -134,7 +134,7 @@ def test_topics_beyond_the_bound_share_a_label(metrics: Metrics) -> None:
     found = values(metrics)
     assert found["relay_rows_published_total{other}"] == 3
     assert found["relay_topic_open{other}"] == 2
-    assert found["relay_requests_failed_total{other}{t0}"] == 3
+    assert found["relay_requests_failed_total{other}"] == 3
     assert sum(name.startswith("relay_rows_published_total") for name in found) == MOST_VALUES + 1
 
 
