@@ -10,6 +10,7 @@ RelayError
 ├── BrokerError               the broker did not accept a request
 ├── MessageError              this row cannot become a message, now or ever
 ├── InvariantError            the database contradicts what this code relies on; its transaction is rolled back
+├── OperateError              an operator's command could not be finished
 ├── AuditError                the audit could not be finished
 └── DevError                  the embedded stack could not be started
 """
@@ -62,6 +63,10 @@ class MessageError(RelayError):
 
 class InvariantError(RelayError):
     """The database contradicts what this code relies on; its transaction is rolled back."""
+
+
+class OperateError(RelayError):
+    """An operator's command could not be finished; it says what is done and what is not."""
 
 
 class AuditError(RelayError):

@@ -1,0 +1,116 @@
+"""What waits in the outbox, what failed, and of what: looked at without a lock, and in bounded time."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.rows import args_row
+
+from relay.outbox.statements import search_path, statement
+
+# Where counting ends.
+COUNT_LIMIT = 100_000
+
+
+class Queue(NamedTuple):
+    """One look at the outbox; a count that equals its limit means so many or more."""
+
+    fresh: int
+    delayed_due: int  # scheduled or put off, and due
+    scheduled: int  # later
+    ordered: int  # with an ordering_key
+    ordered_due: int
+    retrying: int  # pending, with a failed attempt
+    oldest_due_seconds: float
+    max_attempts: int  # failed, and not discarded
+    non_retryable: int  # the same
+    blocking: int  # of the failed: those behind which their key waits
+    failed_last_hour: int
+
+    @property
+    def due(self) -> int:
+        """Rows that could be published now."""
+        return self.fresh + self.delayed_due + self.ordered_due
+
+    @property
+    def pending(self) -> int:
+        """Rows that are neither published nor failed."""
+        return self.fresh + self.delayed_due + self.scheduled + self.ordered
+
+    @property
+    def failed(self) -> int:
+        """Failed rows about which nobody has decided."""
+        return self.max_attempts + self.non_retryable
+
+
+class Cause(NamedTuple):
+    """What rows of one topic fail of."""
+
+    state: str  # failed | retrying
+    code: str
+    topic: str
+    rows: int
+
+
+class LastAction(NamedTuple):
+    """What an operator did last."""
+
+    action: str
+    acted_at: str
+    acted_by: str
+    why: str | None
+    rows: int
+
+
+class Counters(NamedTuple):
+    """What Postgres counted of the table, and when it was asked."""
+
+    inserted: int
+    updated: int
+    at: float
+    may_read_actions: bool
+
+
+@asynccontextmanager
+async def operating(connection: psycopg.AsyncConnection[Any], schema: str) -> AsyncIterator[None]:
+    """Open a transaction of an operator's command."""
+    async with connection.transaction():
+        await connection.execute(statement("operate_enter"), {"search_path": search_path(schema)})
+        yield
+
+
+async def look(connection: psycopg.AsyncConnection[Any], schema: str, most: int = COUNT_LIMIT) -> Queue:
+    """Count what waits and what failed."""
+    async with operating(connection, schema):
+        cursor = connection.cursor(row_factory=args_row(Queue))
+        await cursor.execute(statement("queue"), {"most": most})
+        (queue,) = await cursor.fetchall()
+    return queue
+
+
+async def causes(
+    connection: psycopg.AsyncConnection[Any], schema: str, routing: Mapping[str, Any], most: int, shown: int
+) -> list[Cause]:
+    """What the newest failed and retrying rows failed of, by code and topic."""
+    async with operating(connection, schema):
+        cursor = connection.cursor(row_factory=args_row(Cause))
+        await cursor.execute(statement("errors"), {**routing, "most": most, "shown": shown})
+        return await cursor.fetchall()
+
+
+async def counters(connection: psycopg.AsyncConnection[Any], schema: str) -> Counters:
+    """What Postgres has counted so far."""
+    async with operating(connection, schema):
+        cursor = connection.cursor(row_factory=args_row(Counters))
+        await cursor.execute(statement("counters"))
+        (found,) = await cursor.fetchall()
+    return found
+
+
+async def last_action(connection: psycopg.AsyncConnection[Any], schema: str) -> LastAction | None:
+    """The newest of outbox_actions."""
+    async with operating(connection, schema):
+        cursor = connection.cursor(row_factory=args_row(LastAction))
+        await cursor.execute(statement("last_action"), {"most": COUNT_LIMIT})
+        return await cursor.fetchone()

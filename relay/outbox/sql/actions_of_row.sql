@@ -1,0 +1,6 @@
+-- What operators did to one row, the first action first.
+select action_id::text, action, acted_at::text, acted_by, acted_as, why, failed_at::text, failure_reason,
+       attempt_count, last_error_code
+  from outbox_actions
+ where row_id = %(id)s
+ order by id

@@ -1,0 +1,7 @@
+-- One operator acts on a row: it is locked, and it is still as it was when it was chosen.
+-- In the order of ids, so that two operators never wait for each other in a circle.
+select id, failed_at::text, failure_reason
+  from outbox_events
+ where id = any(%(ids)s::bigint[]) and failed_at is not null
+ order by id
+   for update
