@@ -8,6 +8,7 @@ import psycopg
 from relay.brokers.pubsub_client import PubSubAddress
 from relay.outbox import schema
 from relay.outbox.connect import connect_async
+from relay.routes import Routes
 from relay.settings import Settings
 
 
@@ -19,6 +20,11 @@ def pubsub_address(settings: Settings) -> PubSubAddress:
         endpoint=settings.pubsub_endpoint or None,
         key=settings.google_key(),
     )
+
+
+def routes(settings: Settings) -> Routes:
+    """Which topic each event goes to."""
+    return Routes.parse(settings.relay_routes, settings.relay_topic)
 
 
 def outbox_connector(settings: Settings) -> Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]:

@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 
 from relay.brokers.pubsub import PubSub
-from relay.cli.parts import outbox_connector, pubsub_address
+from relay.cli.parts import outbox_connector, pubsub_address, routes
 from relay.errors import ConfigurationError
-from relay.kernel.backoff import Delay
+from relay.kernel.backoff import Delay, Retry
 from relay.kernel.clock import Clock, SystemClock
 from relay.kernel.loop import Loop
 from relay.kernel.observe import (
@@ -27,9 +27,11 @@ from relay.kernel.shutdown import Shutdown
 from relay.kernel.supervise import CANCEL_SECONDS, CLOSE_SECONDS, supervise
 from relay.kernel.tick import tick
 from relay.kernel.worker import Worker
-from relay.operate import logs
+from relay.operate import line_redaction, logs
+from relay.operate.events import Reconnected, Started
 from relay.outbox import schema
 from relay.outbox.outbox import Connect, Outbox
+from relay.publisher.failures import Attempts
 from relay.publisher.publisher import Publisher, PublishPolicy
 from relay.settings import Settings, load
 
@@ -110,8 +112,10 @@ async def _tick(settings: Settings) -> int:
 
 
 def _observe(settings: Settings) -> Observe:
-    logs.adopt_libraries(sys.stderr)
-    return to_all(logs.LogLines(logs.logger(settings.relay_log_level, sys.stderr)))
+    redact = line_redaction.load(settings.relay_log_redact)
+    logs.adopt_libraries(sys.stderr, redact)
+    log = logs.logger(settings.relay_log_level, sys.stderr)
+    return to_all(logs.LogLines(log, events=settings.relay_log_events, redact=redact))
 
 
 class _SentencesAreEnough:
@@ -152,16 +156,16 @@ def _announced(connect: Connect, settings: Settings, observe: Observe) -> Connec
         connection = await connect()
         info = connection.info
         database = f"{info.host}:{info.port}/{info.dbname}"
-        observe(logs.Reconnected(database) if again else _started(database, settings))
+        observe(Reconnected(database) if again else _started(database, settings))
         again = True
         return connection
 
     return announced
 
 
-def _started(database: str, settings: Settings) -> logs.Started:
+def _started(database: str, settings: Settings) -> Started:
     address = pubsub_address(settings)
-    return logs.Started(
+    return Started(
         database=database,
         schema=settings.relay_schema,
         schema_version=schema.newest(),
@@ -175,7 +179,7 @@ def _started(database: str, settings: Settings) -> logs.Started:
 def _publisher(settings: Settings, connect: Connect, clock: Clock, observe: Observe) -> Worker:
     """Build the publisher. It connects in its first pass: a database that is away is the loop's to wait for."""
     idle_tx = settings.relay_idle_tx_ms.total_seconds()
-    outbox = Outbox(connect, settings.relay_schema, round(idle_tx * 1000))
+    outbox = Outbox(connect, settings.relay_schema, round(idle_tx * 1000), routes(settings))
     publisher = Publisher(outbox, PubSub(pubsub_address(settings)), publish_policy(settings), observe)
     # The last batch of a pass may begin as its budget ends. The database grants it this long, and so do we.
     return Worker(publisher, clock, observe, grace=idle_tx)
@@ -186,9 +190,16 @@ def publish_policy(settings: Settings) -> PublishPolicy:
     poll = settings.relay_poll_ms.total_seconds()
     most = settings.relay_outage_max_ms.total_seconds()
     return PublishPolicy(
-        topic=settings.relay_topic,
         batch_size=settings.relay_batch_size,
         publish_seconds=settings.relay_publish_budget_ms.total_seconds(),
+        attempts=Attempts(
+            settings.relay_max_attempts,
+            Retry(
+                settings.relay_retry_base_ms.total_seconds(),
+                settings.relay_retry_max_ms.total_seconds(),
+                settings.relay_retry_jitter_ms.total_seconds(),
+            ),
+        ),
         poll=Delay(poll, poll, settings.relay_poll_jitter_ms.total_seconds()),
         outage=Delay(min(FIRST_OUTAGE_SECONDS, most), most, OUTAGE_JITTER_SECONDS),
     )

@@ -17,7 +17,7 @@ _BYTES = re.compile(r"\b0x[0-9a-fA-F]+\b")
 
 # What stands before an identifier in the errors of anybody, and in those of Postgres, its driver and its pools.
 _NAMED = re.compile(
-    r"\b(?:schema|table|relation|column|constraint|database|topic|subscription|runner|setting|module|encoding"
+    r"\b(?:schema|table|relation|column|constraint|database|topic|subscription|attribute|runner|setting|module|encoding"
     r"|relay|command) $",
     re.IGNORECASE,
 )

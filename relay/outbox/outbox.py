@@ -2,19 +2,23 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import psycopg
 from psycopg.rows import args_row
 
 from relay.errors import InvariantError
 from relay.outbox.statements import search_path, statement
+from relay.routes import Routes
 
 # Written out, on a connection in autocommit mode: so they travel together with what they surround.
 BEGIN = "begin isolation level read committed"
 COMMIT = "commit"
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
+
+# Why a row is out of the claim for good. An operator may discard it later.
+Reason = Literal["max_attempts", "non_retryable"]
 
 
 class Claimed(NamedTuple):
@@ -41,12 +45,14 @@ class Accepted(NamedTuple):
     topic: str
 
 
-class Refused(NamedTuple):
-    """The row can never become a message."""
+class Charged(NamedTuple):
+    """The row pays with an attempt. With a reason it failed for good; without one it comes again after the delay."""
 
     id: int
     code: str
     error: str
+    reason: Reason | None
+    delay_seconds: float
 
 
 class Claim(NamedTuple):
@@ -56,38 +62,86 @@ class Claim(NamedTuple):
     full: bool
 
 
+class Place(NamedTuple):
+    """Where a row stands in its topic: fresh rows by id, then the others by the time from which they are due."""
+
+    available_at: str
+    id: int
+
+
+START = Place("-infinity", 0)
+
+
+class Candidates(NamedTuple):
+    """What one look for probes found: rows of the topic that are due, and those of them that could be locked."""
+
+    rows: list[Claimed]
+    seen: int
+    last: Place  # where the next look goes on
+
+
 class Batch:
     """One open transaction on the outbox."""
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any], enter: dict[str, str], skew: float) -> None:
+    def __init__(
+        self, connection: psycopg.AsyncConnection[Any], enter: dict[str, str], routing: dict[str, Any], skew: float
+    ) -> None:
         self._connection = connection
         self._enter = enter
+        self._routing = routing
         self._skew = skew
 
-    async def claim(self, rows: int, size_bytes: int) -> Claim:
-        """Lock up to `rows` fresh and as many due rows, each kind bounded in bytes too."""
-        limits = {"rows": rows, "bytes": size_bytes, "skew": self._skew}
+    async def claim(self, rows: int, size_bytes: int, closed_to: Sequence[str] = ()) -> Claim:
+        """Lock up to `rows` fresh and as many due rows, each kind bounded in bytes too.
+
+        Rows of the topics in `closed_to` are left where they are, and do not count.
+        """
+        limits = {**self._routing, "rows": rows, "bytes": size_bytes, "skew": self._skew, "closed_to": list(closed_to)}
         fresh = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
         delayed = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
-        async with self._connection.pipeline():
-            await self._connection.execute(BEGIN)
-            await self._connection.execute(statement("enter"), self._enter)
-        # Not in the pipeline, whose last word is a Flush: after one, Postgres does not end an idle transaction, and
-        # a relay that froze there would keep what it has locked.
+        await self._begin()
         await fresh.execute(statement("claim_fresh"), limits)
         await delayed.execute(statement("claim_delayed"), limits)
         found = [await fresh.fetchall(), await delayed.fetchall()]
         full = any(len(kind) >= rows or sum(row.size_bytes for row in kind) >= size_bytes for kind in found)
         return Claim(found[0] + found[1], full)
 
-    async def settle(self, accepted: Sequence[Accepted], refused: Sequence[Refused]) -> None:
-        """Mark what the broker took and what can never go out; one statement each, whatever their number."""
+    async def candidates(self, topic: str, after: Place) -> Candidates:
+        """Lock up to three different rows of one topic: the oldest, the next after a place, and the newest."""
+        await self._begin()
+        cursor = self._connection.cursor(binary=True)
+        await cursor.execute(
+            statement("claim_probes"),
+            {
+                **self._routing,
+                "wanted": topic,
+                "after_time": after.available_at,
+                "after_id": after.id,
+                "skew": self._skew,
+            },
+        )
+        found = await cursor.fetchall()
+        rows = [Claimed(*columns) for *columns, held, _, _ in found if held]
+        next_places = [Place(time, row_id) for *_, time, row_id in found if row_id is not None]
+        # Beyond the newest the next look begins anew.
+        return Candidates(rows, len(found), next_places[0] if next_places else START)
+
+    async def settle(self, accepted: Sequence[Accepted], charged: Sequence[Charged]) -> None:
+        """Mark what the broker took and who pays for what it did not; one statement each, whatever their number."""
         if accepted:
             ids, message_ids, topics = map(list, zip(*accepted, strict=True))
             await self._mark("settle_published", len(ids), {"ids": ids, "message_ids": message_ids, "topics": topics})
-        if refused:
-            ids, codes, errors = map(list, zip(*refused, strict=True))
-            await self._mark("settle_failed", len(ids), {"ids": ids, "codes": codes, "errors": errors})
+        if charged:
+            ids, codes, errors, reasons, delays = map(list, zip(*charged, strict=True))
+            values = {"ids": ids, "codes": codes, "errors": errors, "reasons": reasons, "delays": delays}
+            await self._mark("settle_charged", len(ids), {**values, "skew": self._skew})
+
+    async def _begin(self) -> None:
+        async with self._connection.pipeline():
+            await self._connection.execute(BEGIN)
+            await self._connection.execute(statement("enter"), self._enter)
+        # What locks is not in the pipeline, whose last word is a Flush: after one, Postgres does not end an idle
+        # transaction, and a relay that froze there would keep what it has locked.
 
     async def _mark(self, name: str, expected: int, values: dict[str, Any]) -> None:
         marked = await self._connection.execute(statement(name), values)
@@ -101,11 +155,17 @@ class Batch:
 class Outbox:
     """The table, over one connection at a time."""
 
-    def __init__(self, connect: Connect, schema: str, idle_tx_ms: int, skew: float = 0.0) -> None:
+    def __init__(self, connect: Connect, schema: str, idle_tx_ms: int, routes: Routes, skew: float = 0.0) -> None:
+        self.routes = routes
         self._connect = connect
         self._enter = {
             "search_path": search_path(schema),
             "idle_tx_ms": str(idle_tx_ms),
+        }
+        self._routing = {
+            "patterns": routes.patterns,
+            "pattern_topics": routes.pattern_topics,
+            "default_topic": routes.default,
         }
         self._skew = skew
         self._connection: psycopg.AsyncConnection[Any] | None = None
@@ -121,7 +181,7 @@ class Outbox:
             self._connection = await self._connect()
         connection = self._connection
         try:
-            yield Batch(connection, self._enter, self._skew)
+            yield Batch(connection, self._enter, self._routing, self._skew)
             await connection.execute(COMMIT)
         except BaseException:  # a cancellation, too, may come while the outcome is unknown
             await self.close()

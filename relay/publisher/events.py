@@ -1,37 +1,80 @@
-"""What happens on the road, as values that logs, metrics and tests listen to."""
+"""What happens on the road, as values that logs, metrics, health and tests listen to."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relay.errors import BrokerError, MessageError
-from relay.outbox.outbox import Claimed
+from relay.outbox.outbox import Accepted, Claimed, Reason
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSettled:
-    """A batch was committed. Rows that are neither published nor failed were released as they were."""
+    """A batch was committed. Rows that are neither published, retried nor failed were released as they were."""
 
     claimed: int
     published: int
+    retried: int
     failed: int
     size_bytes: int
     seconds: float
+    rows: Sequence[tuple[Claimed, Accepted]] = ()  # what was published, row by row
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """The broker did not take a request; its rows stay pending."""
+    """The broker did not take a request. What becomes of its rows is told by the events that follow."""
 
     topic: str
     rows: Sequence[Claimed]
-    error: BrokerError
+    error: Exception  # a BrokerError, or what an adapter raised that is none
 
 
 @dataclass(frozen=True, slots=True)
-class RowFailed:
-    """A row can never become a message; it is kept for inspection."""
+class RowRetried:
+    """A failure that is the row's own: it has one attempt less, and comes again after a delay."""
 
     row: Claimed
     topic: str
     batch_size: int
-    error: MessageError
+    error: Exception
+    attempt_count: int  # this one included
+    delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RowFailed:
+    """The row is out of the claim for good, and kept for inspection."""
+
+    row: Claimed
+    topic: str
+    batch_size: int
+    error: Exception
+    attempt_count: int  # this one included
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOpened:
+    """The topic takes nothing: its rows are left out of the claim, and nobody pays. A probe asks again."""
+
+    topic: str
+    error: Exception
+    probe_in_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TopicProbed:
+    """A probe was in vain; the next one comes later."""
+
+    topic: str
+    error: Exception
+    probes: int
+    probe_in_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class TopicClosed:
+    """The topic takes messages again."""
+
+    topic: str
+    probes: int
+    seconds: float  # since it opened

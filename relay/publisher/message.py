@@ -11,6 +11,9 @@ from relay.outbox.outbox import Claimed
 # Tags and lengths around an attribute's name and value, at most.
 ATTRIBUTE_FRAMING_BYTES = 8
 
+# A row with its message.
+Sendable = tuple[Claimed, Message]
+
 
 def message_of(row: Claimed) -> Message:
     """Build the row's message. Raises MessageError where a row written by hand breaks a limit of the broker."""
@@ -32,11 +35,9 @@ def message_of(row: Claimed) -> Message:
     return Message(row.body, attributes, size)
 
 
-def requests(
-    rows: Iterable[tuple[Claimed, Message]], limits: RequestLimits
-) -> Iterator[Sequence[tuple[Claimed, Message]]]:
+def requests(rows: Iterable[Sendable], limits: RequestLimits) -> Iterator[Sequence[Sendable]]:
     """Cut one topic's messages, in their order, into requests that the broker takes."""
-    request: list[tuple[Claimed, Message]] = []
+    request: list[Sendable] = []
     size = 0
     for row, message in rows:
         if request and (len(request) >= limits.messages or size + message.size_bytes > limits.size_bytes):

@@ -1,47 +1,52 @@
 """The road's middle: a batch is claimed, published and settled inside one transaction.
 
-What is settled is what the broker took. Rows of a request that failed are left as they were: the commit releases them,
-and a later pass finds them again. A crash before the commit does the same with the whole batch, so a message may go out
-twice and is never lost.
+What is settled is what the broker took, and who pays for what it did not (`failures`). All other rows are left as they
+were: the commit releases them, and a later pass finds them again. A crash before the commit does the same with the
+whole batch, so a message may go out twice and is never lost.
 """
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import NamedTuple
+from math import ceil
 
 from relay.brokers.broker import Broker
-from relay.envelope import Message
-from relay.errors import BrokerError, MessageError
+from relay.errors import MessageError
 from relay.kernel.backoff import Delay
+from relay.kernel.failure import code, sentence
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Budget, Next, Pace, Report
-from relay.outbox.outbox import Accepted, Claimed, Outbox, Refused
-from relay.publisher.events import BatchSettled, RequestFailed, RowFailed
-from relay.publisher.message import message_of, requests
-from relay.publisher.rests import Rests
+from relay.outbox.outbox import Accepted, Batch, Candidates, Charged, Claimed, Outbox
+from relay.publisher import crash_points
+from relay.publisher.circuits import Circuits
+from relay.publisher.crash_points import Point
+from relay.publisher.delivery import Delivered, Delivery, Guilty
+from relay.publisher.events import BatchSettled, RowFailed, RowRetried, TopicClosed, TopicOpened, TopicProbed
+from relay.publisher.failures import Attempts, Charge, Suspicion, charge, verdict
+from relay.publisher.message import Sendable, message_of, requests
 
 # A claim stops at this size, whatever the number of rows: it bounds what a pass holds in memory, and what a slow line
 # has to carry within the publish budget.
 CLAIM_BYTES = 4_000_000
-ERROR_CHARACTERS = 1_024
-
-# Rows of one topic with their messages.
-Sendable = Sequence[tuple[Claimed, Message]]
+CODE_CHARACTERS = 64
+# What failed and could not be examined to the end is sent in so many requests the next time, side by side.
+SUSPECT_PARTS = 8
+PROBE_ROWS = 3
+# A claim that walks over the rows of open topics, and finds no others, may cost this share of the time at most.
+FRUITLESS_SHARE = 1 / 20
 
 
 @dataclass(frozen=True, slots=True)
 class PublishPolicy:
-    """What the publisher may take at once, and how long it waits.
+    """What the publisher may take at once, how often it tries a row, and how long it waits.
 
-    An idle outbox is polled, a topic that fails rests; so does the publisher itself after an error of its own.
+    An idle outbox is polled, a topic that fails is left alone; so is everything after an error of the publisher's own.
     """
 
-    topic: str
     batch_size: int
     publish_seconds: float
+    attempts: Attempts
     poll: Delay
     outage: Delay
 
@@ -51,43 +56,27 @@ class PublishPolicy:
         return Pace(busy=0, idle=self.poll, error=self.outage)
 
 
-class _Built(NamedTuple):
-    """A batch's messages by topic, and the rows that cannot become one."""
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """A batch's messages by topic, and the rows that can never become one."""
 
-    by_topic: dict[str, list[tuple[Claimed, Message]]]
-    refused: list[Refused]
-
-
-class _Taken(NamedTuple):
-    """The broker took a request."""
-
-    topic: str
-    accepted: list[Accepted]
+    by_topic: dict[str, list[Sendable]]
+    guilty: list[tuple[str, Guilty]]
 
 
-class _NotTaken(NamedTuple):
-    """The broker did not take a request of so many rows."""
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a batch settles."""
 
-    topic: str
-    rows: int
+    claimed: Sequence[Claimed]
+    accepted: Sequence[tuple[Claimed, Accepted]]
+    charged: Sequence[tuple[str, Guilty, Charge]]
 
-
-class _Broken(NamedTuple):
-    """An adapter failed over a request in a way that no broker answers; whether it was taken is unknown."""
-
-    error: Exception
-
-
-_Answer = _Taken | _NotTaken | _Broken
-
-
-class _Published(NamedTuple):
-    """What became of a batch's messages."""
-
-    accepted: list[Accepted]
-    failed: int
-    resting: int
-    errors: list[Exception]
+    @property
+    def report(self) -> Report:
+        """What it adds to the pass's report."""
+        published = len(self.accepted)
+        return Report(processed=len(self.claimed), updated=published, errors=len(self.claimed) - published)
 
 
 class Publisher:
@@ -97,7 +86,9 @@ class Publisher:
 
     def __init__(self, outbox: Outbox, broker: Broker, policy: PublishPolicy, observe: Observe) -> None:
         self.pace = policy.pace
-        self._rests = Rests(policy.outage)
+        self._circuits = Circuits(policy.outage)
+        self._suspects: dict[str, frozenset[int]] = {}
+        self._claim_again_at = 0.0
         self._outbox = outbox
         self._broker = broker
         self._policy = policy
@@ -107,15 +98,12 @@ class Publisher:
         """Publish batch after batch until nothing can be published now, or the budget is spent."""
         total = Report()
         while True:
-            batch = await self._batch(budget)
-            total = Report(
-                processed=total.processed + batch.processed,
-                updated=total.updated + batch.updated,
-                skipped=total.skipped + batch.skipped,
-                errors=total.errors + batch.errors,
-                next=batch.next,
-            )
-            if batch.next is not Next.AGAIN or budget.spent(total.processed):
+            for topic in self._circuits.due(budget.monotonic()):
+                total = _sum(total, await self._probe(topic, budget.monotonic))
+                if budget.spent(total.processed):
+                    return total
+            total = _sum(total, await self._batch(budget.monotonic))
+            if total.next is not Next.AGAIN or budget.spent(total.processed):
                 return total
 
     async def close(self) -> None:
@@ -123,91 +111,166 @@ class Publisher:
         await self._outbox.close()
         await self._broker.close()
 
-    async def _batch(self, budget: Budget) -> Report:
-        began = budget.monotonic()
+    async def _batch(self, monotonic: Callable[[], float]) -> Report:
+        began = monotonic()
+        if began < self._claim_again_at:
+            return Report(next=Next.IDLE)
+        crash_points.reached(Point.CLAIM_BEFORE)
         async with self._outbox.batch() as batch:
-            claim = await batch.claim(self._policy.batch_size, CLAIM_BYTES)
+            open_topics = self._circuits.open_topics
+            claim = await batch.claim(self._policy.batch_size, CLAIM_BYTES, open_topics)
+            if open_topics and not claim.rows:
+                self._look_away(began, monotonic())
+            crash_points.reached(Point.CLAIM_AFTER)
             built = self._build(claim.rows)
-            published = await self._publish(built.by_topic, budget.monotonic)
-            await batch.settle(published.accepted, built.refused)
-        settled = len(published.accepted) + len(built.refused)
-        if settled:
-            self._observe(
-                BatchSettled(
-                    claimed=len(claim.rows),
-                    published=len(published.accepted),
-                    failed=len(built.refused),
-                    size_bytes=sum(row.size_bytes for row in claim.rows),
-                    seconds=budget.monotonic() - began,
-                )
-            )
-        if published.errors:
-            raise ExceptionGroup("the broker's adapter failed", published.errors)
-        return Report(
-            processed=len(claim.rows),
-            updated=len(published.accepted),
-            skipped=published.resting,
-            errors=len(built.refused) + published.failed,
-            next=_next(full=claim.full, settled=settled),
-        )
+            delivered = await self._deliver(built.by_topic, monotonic)
+            outcome = self._judge(claim.rows, built, delivered)
+            await _settle(batch, outcome)
+        crash_points.reached(Point.COMMIT_AFTER)
+        self._tell(outcome, monotonic() - began)
+        # Every claim that follows at once finds other rows: those of this one were settled, or their topic is open.
+        progress = outcome.accepted or outcome.charged or any(topic.outage for topic in delivered)
+        following = Next.AGAIN if progress else Next.BACK_OFF
+        return _sum(outcome.report, Report(next=following if claim.full else Next.IDLE))
+
+    async def _probe(self, topic: str, monotonic: Callable[[], float]) -> Report:
+        """Ask an open topic whether it takes one of its rows."""
+        began = monotonic()
+        async with self._outbox.batch() as batch:
+            found = await batch.candidates(topic, self._circuits.place(topic))
+            built = self._build(found.rows)
+            delivery = self._delivery(topic, monotonic)
+            rows = [pair for rows in built.by_topic.values() for pair in rows]
+            delivered = await delivery.probe(rows, self._policy.publish_seconds / PROBE_ROWS)
+            outcome = self._judge(found.rows, built, [delivered])
+            await _settle(batch, outcome)
+        self._tell(outcome, monotonic() - began)
+        self._conclude(topic, found, delivered, monotonic())
+        return outcome.report
+
+    def _conclude(self, topic: str, found: Candidates, delivered: Delivered, now: float) -> None:
+        errors = [guilty.error for guilty in delivered.guilty]
+        error = delivered.outage or next(iter(errors), None)
+        if delivered.accepted or not found.seen:
+            probes, seconds = self._circuits.close(topic, now)
+            self._claim_again_at = now
+            self._observe(TopicClosed(topic, probes, seconds))
+        elif error is None:
+            self._circuits.not_asked(topic, now)
+        else:
+            probes, wait = self._circuits.in_vain(topic, found.last, now)
+            self._observe(TopicProbed(topic, error, probes, wait))
+
+    def _look_away(self, began: float, now: float) -> None:
+        self._claim_again_at = now + min((now - began) / FRUITLESS_SHARE, self._policy.outage.most)
 
     def _build(self, rows: Sequence[Claimed]) -> _Built:
         built = _Built(defaultdict(list), [])
+        topic_of = self._outbox.routes.topic_of
         for row in rows:
+            topic = topic_of(row.topic, row.event_type)
             try:
-                message = message_of(row)
+                built.by_topic[topic].append((row, message_of(row)))
             except MessageError as error:
-                built.refused.append(Refused(row.id, error.code, str(error)[:ERROR_CHARACTERS]))
-                self._observe(RowFailed(row, self._topic(row), len(rows), error))
-            else:
-                built.by_topic[self._topic(row)].append((row, message))
+                found = verdict(Suspicion.NOT_BUILT, alone=True, control=False)
+                built.guilty.append((topic, Guilty(row, error, found)))
         return built
 
-    def _topic(self, row: Claimed) -> str:
-        return row.topic or self._policy.topic
-
-    async def _publish(
-        self, by_topic: dict[str, list[tuple[Claimed, Message]]], monotonic: Callable[[], float]
-    ) -> _Published:
-        now = monotonic()
-        awake = {topic: rows for topic, rows in by_topic.items() if not self._rests.resting(topic, now)}
+    async def _deliver(
+        self, by_topic: dict[str, list[Sendable]], monotonic: Callable[[], float]
+    ) -> Sequence[Delivered]:
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self._request(topic, request))
-                for topic, rows in awake.items()
-                for request in requests(rows, self._broker.limits)
+                group.create_task(self._delivery(topic, monotonic).send(self._requests(topic, rows)))
+                for topic, rows in by_topic.items()
+                if rows
             ]
-        answers = [task.result() for task in tasks]
-        self._remember(answers, monotonic())
-        return _Published(
-            accepted=list(chain.from_iterable(answer.accepted for answer in answers if isinstance(answer, _Taken))),
-            failed=sum(answer.rows for answer in answers if isinstance(answer, _NotTaken)),
-            resting=sum(len(rows) for topic, rows in by_topic.items() if topic not in awake),
-            errors=[answer.error for answer in answers if isinstance(answer, _Broken)],
+        delivered = [task.result() for task in tasks]
+        for topic in delivered:
+            self._remember(topic, monotonic())
+        return delivered
+
+    def _delivery(self, topic: str, monotonic: Callable[[], float]) -> Delivery:
+        deadline = monotonic() + self._policy.publish_seconds
+        return Delivery(topic, self._broker, monotonic, deadline, self._observe)
+
+    def _requests(self, topic: str, rows: Sequence[Sendable]) -> Iterator[Sequence[Sendable]]:
+        """Cut the rows into requests: suspects first and among themselves, so that the others are their control."""
+        suspects = self._suspects.get(topic, frozenset())
+        suspected = [pair for pair in rows if pair[0].id in suspects]
+        part = ceil(len(suspected) / SUSPECT_PARTS)
+        for start in range(0, len(suspected), part or 1):
+            yield from requests(suspected[start : start + part], self._broker.limits)
+        yield from requests([pair for pair in rows if pair[0].id not in suspects], self._broker.limits)
+
+    def _remember(self, delivered: Delivered, now: float) -> None:
+        topic = delivered.topic
+        if delivered.unresolved:
+            self._suspects[topic] = delivered.unresolved
+        else:
+            self._suspects.pop(topic, None)
+        if delivered.outage is not None:
+            self._observe(TopicOpened(topic, delivered.outage, self._circuits.open(topic, now)))
+
+    def _judge(self, claimed: Sequence[Claimed], built: _Built, delivered: Sequence[Delivered]) -> _Outcome:
+        guilty = [*built.guilty, *((topic.topic, row) for topic in delivered for row in topic.guilty)]
+        charges = [
+            (topic, row, charge(row.verdict, row.row.attempt_count, self._policy.attempts)) for topic, row in guilty
+        ]
+        return _Outcome(
+            claimed=claimed,
+            accepted=[pair for topic in delivered for pair in topic.accepted],
+            charged=[(topic, row, charged) for topic, row, charged in charges if charged is not None],
         )
 
-    async def _request(self, topic: str, rows: Sendable) -> _Answer:
-        """Publish one request. Never raises: what other requests of the batch achieve must be settled."""
-        try:
-            ids = await self._broker.publish(topic, [message for _, message in rows], self._policy.publish_seconds)
-            accepted = [Accepted(row.id, message_id, topic) for (row, _), message_id in zip(rows, ids, strict=True)]
-        except BrokerError as error:
-            self._observe(RequestFailed(topic, [row for row, _ in rows], error))
-            return _NotTaken(topic, len(rows))
-        except Exception as error:  # noqa: BLE001 -- raised again once the batch is settled
-            return _Broken(error)
-        return _Taken(topic, accepted)
+    def _tell(self, outcome: _Outcome, seconds: float) -> None:
+        batch_size = len(outcome.claimed)
+        failed = 0
+        for topic, (row, error, _), charged in outcome.charged:
+            count = charged.attempt_count
+            if charged.reason is None:
+                self._observe(RowRetried(row, topic, batch_size, error, count, charged.delay_seconds))
+            else:
+                failed += 1
+                self._observe(RowFailed(row, topic, batch_size, error, count, charged.reason))
+        if outcome.accepted or outcome.charged:
+            self._observe(
+                BatchSettled(
+                    claimed=batch_size,
+                    published=len(outcome.accepted),
+                    retried=len(outcome.charged) - failed,
+                    failed=failed,
+                    size_bytes=sum(row.size_bytes for row in outcome.claimed),
+                    seconds=seconds,
+                    rows=outcome.accepted,
+                )
+            )
 
-    def _remember(self, answers: Sequence[_Answer], now: float) -> None:
-        refused = {answer.topic for answer in answers if isinstance(answer, _NotTaken)}
-        for topic in refused:
-            self._rests.refused(topic, now)
-        for topic in {answer.topic for answer in answers if isinstance(answer, _Taken)} - refused:
-            self._rests.taken(topic)
+
+async def _settle(batch: Batch, outcome: _Outcome) -> None:
+    crash_points.reached(Point.SETTLE_BEFORE)
+    await batch.settle(
+        [accepted for _, accepted in outcome.accepted],
+        [
+            Charged(
+                row.row.id,
+                code(row.error)[:CODE_CHARACTERS],
+                sentence(row.error),
+                charged.reason,
+                charged.delay_seconds,
+            )
+            for _, row, charged in outcome.charged
+        ],
+    )
+    crash_points.reached(Point.SETTLE_AFTER)
+    crash_points.reached(Point.COMMIT_BEFORE)
 
 
-def _next(*, full: bool, settled: int) -> Next:
-    if not full:
-        return Next.IDLE
-    # A full claim of which nothing could be settled would be the same claim again.
-    return Next.AGAIN if settled else Next.BACK_OFF
+def _sum(first: Report, then: Report) -> Report:
+    return Report(
+        processed=first.processed + then.processed,
+        updated=first.updated + then.updated,
+        skipped=first.skipped + then.skipped,
+        errors=first.errors + then.errors,
+        next=then.next,
+    )

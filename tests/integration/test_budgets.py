@@ -12,13 +12,14 @@ import pytest
 from psycopg.pq import Trace
 
 from relay import emit
-from relay.kernel.backoff import Delay
 from relay.kernel.runner import Budget, Report
 from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
-from relay.publisher.publisher import Publisher, PublishPolicy
+from relay.publisher.publisher import Publisher
+from relay.routes import Routes
 from tests.support.brokers import BrokerInHand
 from tests.support.outbox import event
+from tests.support.policies import policy
 
 # One line a message: F from the relay, B from the server.
 _MESSAGE = re.compile(r"^([FB])\t\d+\t(\w+)", re.MULTILINE)
@@ -43,8 +44,8 @@ async def one_pass(url: str, log: Path) -> tuple[Report, Cost]:
             connection.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS | Trace.REGRESS_MODE)
             return connection
 
-        policy = PublishPolicy("domain-events", 1_000, 5.0, poll=Delay(1, 1, 0), outage=Delay(1, 1, 0))
-        publisher = Publisher(Outbox(connect, "public", 20_000), BrokerInHand(), policy, lambda _: None)
+        outbox = Outbox(connect, "public", 20_000, Routes("domain-events"))
+        publisher = Publisher(outbox, BrokerInHand(), policy(batch_size=1_000), lambda _: None)
         loop = asyncio.get_running_loop()
         report = await publisher.run_once(Budget(loop.time(), loop.time, asyncio.Event()))
         await publisher.close()  # with the connection, libpq writes the last of its buffer

@@ -27,7 +27,8 @@ select id, 'order.paid', 'order', n::text,
        lateral (select md5(state || n)::uuid as id) as identity
 """
 
-CLAIM = {"rows": 1_000, "bytes": 16_000_000, "skew": 0.0}
+ROUTING: dict[str, Any] = {"patterns": ["late%"], "pattern_topics": ["late-events"], "default_topic": "events"}
+CLAIM = {"rows": 1_000, "bytes": 16_000_000, "skew": 0.0, "closed_to": [], **ROUTING}
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +80,39 @@ def test_a_claim_reads_what_it_takes_and_no_more(connection: psycopg.Connection[
     assert (scan["Actual Rows"], scan.get("Rows Removed by Filter", 0)) == (1_000, 0)
 
 
+def test_a_claim_walks_over_the_rows_of_open_topics(connection: psycopg.Connection[Any]) -> None:
+    """Each is looked at once, in the index's own order, and none of them is locked."""
+    (scan,) = explain(connection, "claim_fresh", {**CLAIM, "closed_to": ["events"]})
+    assert scan["Index Name"] == "outbox_events_fresh"
+    assert (scan["Actual Rows"], scan["Rows Removed by Filter"]) == (0, ROWS)
+
+
+def test_a_probe_looks_at_the_ends_of_the_indexes(connection: psycopg.Connection[Any]) -> None:
+    """Three rows out of any number: the first, the next after a place, the last."""
+    place = {"wanted": "events", "after_time": "-infinity", "after_id": ROWS // 2, "skew": 0.0}
+    scans = explain(connection, "claim_probes", {**ROUTING, **place})
+    assert {scan.get("Index Name") for scan in scans} == {
+        "outbox_events_fresh",
+        "outbox_events_delayed",
+        "outbox_events_pkey",
+    }
+    assert max(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0) for scan in scans) <= 3
+
+
 @pytest.mark.parametrize(
     ("name", "values"),
     [
         ("settle_published", {"message_ids": ["m"] * 1_000, "topics": ["t"] * 1_000}),
-        ("settle_failed", {"codes": ["c"] * 1_000, "errors": ["e"] * 1_000}),
+        (
+            "settle_charged",
+            {
+                "codes": ["c"] * 1_000,
+                "errors": ["e"] * 1_000,
+                "reasons": [None, "max_attempts"] * 500,
+                "delays": [1.0] * 1_000,
+                "skew": 0.0,
+            },
+        ),
     ],
 )
 def test_settling_looks_rows_up_by_id(connection: psycopg.Connection[Any], name: str, values: dict[str, Any]) -> None:

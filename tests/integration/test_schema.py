@@ -20,15 +20,16 @@ from relay.dev.postgres import SETTINGS, USER, EmbeddedPostgres, config_text
 from relay.dev.sandbox import Sandbox
 from relay.dev.stack import Stack
 from relay.errors import ConfigurationError, MigrationError, SchemaError
-from relay.kernel.backoff import Delay
 from relay.kernel.runner import Budget
 from relay.operate.audit import AuditedOutbox, audit
 from relay.outbox import schema
 from relay.outbox.connect import connect, connect_async
 from relay.outbox.outbox import Outbox
-from relay.publisher.publisher import Publisher, PublishPolicy
+from relay.publisher.publisher import Publisher
+from relay.routes import Routes
 from tests.support.brokers import BrokerInHand
 from tests.support.outbox import event
+from tests.support.policies import policy
 from tests.support.postgres import fresh_database
 from tests.support.waiting import until
 
@@ -177,9 +178,9 @@ async def test_every_version_of_postgres_is_relayed_and_audited(any_server: str)
 
         broker = BrokerInHand()
         publisher = Publisher(
-            Outbox(lambda: connect_async(url), "public", 20_000),
+            Outbox(lambda: connect_async(url), "public", 20_000, Routes("t")),
             broker,
-            PublishPolicy("t", batch_size=10, publish_seconds=5.0, poll=Delay(0.5, 0.5, 0), outage=Delay(0.5, 10, 0)),
+            policy(batch_size=10),
             lambda _: None,
         )
         clock = asyncio.get_running_loop().time

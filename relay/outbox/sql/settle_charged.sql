@@ -1,0 +1,17 @@
+-- Only the row at fault pays: one attempt more, and with a reason it leaves the claim; it is never deleted.
+-- Each id is looked up for itself, as in settle_published.
+update outbox_events as event
+   set attempt_count = least(attempt_count, 2147483646) + 1,
+       last_error_code = charged.code, last_error = charged.error,
+       failed_at = case when charged.reason is not null then clock_timestamp() end,
+       failure_reason = charged.reason,
+       available_at = case when charged.reason is not null then available_at
+                           else clock_timestamp() + make_interval(secs => %(skew)s + charged.delay) end
+  from unnest(%(ids)s::bigint[], %(codes)s::text[], %(errors)s::text[], %(reasons)s::text[], %(delays)s::float8[])
+       as charged (id, code, error, reason, delay)
+ cross join lateral (
+       select held.ctid as place
+         from outbox_events as held
+        where held.id = charged.id and held.published_at is null and held.failed_at is null
+       offset 0) as found
+ where event.ctid = found.place

@@ -1,0 +1,19 @@
+"""Policies for publishers in tests."""
+
+from typing import Any
+
+from relay.kernel.backoff import Delay, Retry
+from relay.publisher.failures import Attempts
+from relay.publisher.publisher import PublishPolicy
+
+
+def policy(**values: Any) -> PublishPolicy:
+    """Small batches, the product's own delays without their jitter."""
+    defaults = {
+        "batch_size": 100,
+        "publish_seconds": 5.0,
+        "attempts": Attempts(25, Retry(5, 120, 0)),
+        "poll": Delay(0.5, 0.5, 0),
+        "outage": Delay(0.5, 10, 0.25),
+    }
+    return PublishPolicy(**{**defaults, **values})
