@@ -15,7 +15,7 @@ from relay.errors import ConfigurationError, SchemaError
 from relay.kernel.failure import sentence
 from relay.kernel.observe import LoopDied, PassFailed, PassFinished, ShutdownBegan
 from relay.kernel.runner import Pace
-from relay.operate.logs import Reconnected, Started
+from relay.operate.events import Reconnected, Started
 from relay.publisher.events import BatchSettled, TopicClosed, TopicOpened, TopicProbed
 
 # A topic counts as asked for this long after it last took something, or was last heard of.

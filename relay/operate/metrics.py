@@ -12,8 +12,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from relay.kernel.observe import PassFailed, PassFinished, PassSkipped
+from relay.operate.events import Reconnected
 from relay.operate.health import Health, State
-from relay.operate.logs import Reconnected
 from relay.operate.stats import RelayStats
 from relay.publisher.events import (
     BatchSettled,

@@ -9,8 +9,8 @@ from relay.errors import BrokerError, ConfigurationError, SchemaError
 from relay.kernel.backoff import Delay
 from relay.kernel.observe import LoopDied, PassFailed, PassFinished, ShutdownBegan
 from relay.kernel.runner import Pace, Report
+from relay.operate.events import Reconnected
 from relay.operate.health import LATELY_SECONDS, MOST_TOPICS, Health, State, longest_silence
-from relay.operate.logs import Reconnected
 from relay.outbox.outbox import Accepted
 from relay.publisher.events import BatchSettled, TopicClosed, TopicOpened, TopicProbed
 

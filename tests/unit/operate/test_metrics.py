@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from relay.errors import BrokerError
 from relay.kernel.observe import PassFailed, PassFinished, PassSkipped, ShutdownBegan
 from relay.kernel.runner import Report
+from relay.operate.events import Reconnected
 from relay.operate.health import Health
-from relay.operate.logs import Reconnected
 from relay.operate.metrics import DEFINITIONS, MOST_VALUES, Metrics, table
 from relay.operate.stats import RelayStats
 from relay.outbox.outbox import Accepted
