@@ -107,6 +107,8 @@ class Settings(BaseSettings):
     """The least severe log line that is written. info"""
     relay_log_events: bool = False
     """Whether a line is logged for each event that was published, beside the one of its batch: on or off. off"""
+    relay_log_redact: str = ""
+    """module:function of your own that gets each line as a dict and returns what may be written of it."""
     relay_stats_ms: PositiveDuration = parse("60s")
     """How often `relay run` logs its relay_stats line: what is due, what failed, what it did. 60s"""
     relay_http: str = ""

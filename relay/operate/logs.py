@@ -1,13 +1,13 @@
 """Log lines: for people on a terminal, JSON elsewhere."""
 
-import logging
-from dataclasses import asdict, dataclass
-from typing import Any, TextIO
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, assert_never
 
-import structlog
-from structlog.typing import FilteringBoundLogger, Processor
+from structlog.typing import FilteringBoundLogger
 
-from relay.kernel.failure import MOST_CHARACTERS, origin, sentence
+from relay.kernel.failure import code, origin, sentence
 from relay.kernel.observe import (
     CloseFailed,
     LoopDied,
@@ -17,159 +17,283 @@ from relay.kernel.observe import (
     ShutdownBegan,
     ShutdownEnded,
 )
-from relay.publisher.events import BatchSettled, RequestFailed, RowFailed
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """The relay has reached its outbox for the first time, and works from here on."""
-
-    database: str  # its place and name, without the user
-    schema: str
-    schema_version: int
-    project: str
-    broker: str
-    topic: str
-    batch_size: int
-
-
-@dataclass(frozen=True, slots=True)
-class Reconnected:
-    """The relay has reached its outbox again, after it dropped its connection or lost it."""
-
-    database: str
-
-
-_STAMPS: tuple[Processor, ...] = (
-    structlog.processors.add_log_level,
-    structlog.processors.TimeStamper(fmt="iso", utc=True),
+from relay.operate.events import Reconnected, Started
+from relay.operate.http.server import HttpListening
+from relay.operate.line_redaction import Redact, Redaction
+from relay.operate.log_output import adopt_libraries, logger
+from relay.operate.repeats import Advice, Hold, Recovery, Repeats, Summary, Write
+from relay.operate.stats import RelayStats
+from relay.outbox.outbox import Claimed
+from relay.publisher.events import (
+    BatchSettled,
+    RequestFailed,
+    RowFailed,
+    RowRetried,
+    TopicClosed,
+    TopicOpened,
+    TopicProbed,
 )
 
+__all__ = ["LogLines", "Reconnected", "Started", "adopt_libraries", "logger"]
 
-def logger(level: str, stream: TextIO) -> FilteringBoundLogger:
-    """Write lines to the stream, from the level on. Nothing global is touched."""
-    log: FilteringBoundLogger = structlog.wrap_logger(
-        structlog.PrintLogger(stream),
-        processors=[*_STAMPS, _renderer(stream)],
-        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
-    )
-    return log
-
-
-def adopt_libraries(stream: TextIO) -> None:
-    """Give the warnings of libraries, which use the standard library's logging, the same form; for this process."""
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=_STAMPS,
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                structlog.processors.format_exc_info,
-                _renderer(stream),
-            ],
-        )
-    )
-    logging.basicConfig(handlers=[handler], level=logging.WARNING)
-    logging.captureWarnings(capture=True)
-    # Its warnings are about what fails while a broken connection is put away; the break itself is raised, and told.
-    logging.getLogger("psycopg").setLevel(logging.ERROR)
-
-
-def _renderer(stream: TextIO) -> Any:
-    return structlog.dev.ConsoleRenderer() if stream.isatty() else structlog.processors.JSONRenderer()
+_WAIT = "the rows of this topic wait, and none of them pays; nothing is lost, and one is tried again and again"
 
 
 class LogLines:
-    """Listens to what happens and writes a line about it."""
+    """Listens to what happens and writes a line about it.
 
-    def __init__(self, log: FilteringBoundLogger) -> None:
+    With `events`, each published event has a line of its own. `redact` gets every line before it is written. What
+    fails again and again is told at first, then once a minute, and when it is over; at level debug, each time.
+    """
+
+    def __init__(
+        self,
+        log: FilteringBoundLogger,
+        *,
+        events: bool = False,
+        redact: Redact | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._log = log
+        self._events = events
+        self._redacted = Redaction(redact, self._put)
+        self._repeats = Repeats(monotonic)
 
-    def __call__(self, event: object) -> None:
+    def __call__(self, event: object) -> None:  # noqa: C901 -- one case for each event
         """Write the event's line, if it has one."""
+        self._recovered(self._repeats.due(end=isinstance(event, ShutdownEnded)))
         match event:
             case BatchSettled():
-                self._log.info(
-                    "batch",
-                    claimed=event.claimed,
-                    published=event.published,
-                    failed=event.failed,
-                    size_bytes=event.size_bytes,
-                    ms=round(event.seconds * 1000, 1),
-                )
+                self._batch(event)
             case RequestFailed():
-                self._log.error(
-                    "publish_failed",
-                    topic=event.topic,
-                    code=event.error.code,
-                    error=event.error.detail[:MOST_CHARACTERS],
-                    batch_size=len(event.rows),
-                    first_event_id=event.rows[0].event_id,
-                    consequence="the rows stay pending; the topic is left alone for a while, and asked again",
+                self._request(event)
+            case RowRetried():
+                self._write(
+                    "warning",
+                    "row_retried",
+                    **_row(event.row, event.batch_size, event.attempt_count),
+                    **_failure(event.topic, event.error),
+                    delay_seconds=round(event.delay_seconds, 3),
+                    consequence="the row has one attempt less, and comes again after the delay",
                 )
             case RowFailed():
-                self._log.error(
+                self._write(
+                    "error",
                     "row_failed",
-                    event_id=event.row.event_id,
-                    event_type=event.row.event_type,
-                    aggregate_type=event.row.aggregate_type,
-                    aggregate_id=event.row.aggregate_id,
-                    created_at=event.row.created_at,
-                    batch_size=event.batch_size,
-                    attempt_count=event.row.attempt_count + 1,
-                    topic=event.topic,
-                    code=event.error.code,
-                    error=str(event.error)[:MOST_CHARACTERS],
-                    consequence="the row is kept as failed (non_retryable) and is not published",
+                    **_row(event.row, event.batch_size, event.attempt_count),
+                    **_failure(event.topic, event.error),
+                    reason=event.reason,
+                    consequence=f"the row is kept as failed ({event.reason}) and is not published",
                 )
+            case TopicOpened() | TopicProbed():
+                self._topic(event)
+            case TopicClosed():
+                self._topic_closed(event)
             case Started():
-                self._log.info("started", **asdict(event))
+                self._write("info", "started", **asdict(event))
             case Reconnected():
-                self._log.info("reconnected", database=event.database)
+                self._write("info", "reconnected", database=event.database)
+            case HttpListening():
+                self._write("info", "http_listening", host=event.host, port=event.port)
+            case RelayStats():
+                self._write("info", "relay_stats", **asdict(event))
             case _:
                 self._kernel(event)
 
     def _kernel(self, event: object) -> None:
         match event:
-            case PassFinished(report=report) if report.processed or report.errors or report.skipped:
-                self._log.debug(
-                    "pass",
-                    runner=event.runner,
-                    processed=report.processed,
-                    updated=report.updated,
-                    skipped=report.skipped,
-                    errors=report.errors,
-                    next=report.next.value,
-                    seconds=round(event.seconds, 3),
-                )
+            case PassFinished():
+                self._pass_finished(event)
             case PassFailed():
-                self._log.error(
-                    "pass_failed",
-                    runner=event.runner,
-                    error=sentence(event.error),
-                    raised_at=origin(event.error),
-                    seconds=round(event.seconds, 3),
-                    consequence="what the pass had begun is rolled back, and stays pending",
-                )
+                self._pass_failed(event)
             case PassSkipped():
-                self._log.warning("pass_skipped", runner=event.runner, error="the pass before is still under way")
+                error = "the pass before is still under way"
+                self._write("warning", "pass_skipped", runner=event.runner, error=error)
             case LoopDied():
-                self._log.error(
+                self._write(
+                    "error",
                     "loop_died",
                     runner=event.runner,
-                    error=sentence(event.error),
+                    **_error(event.error),
                     raised_at=origin(event.error),
                     consequence="the process stops",
                 )
             case CloseFailed():
-                self._log.error(
+                self._write(
+                    "error",
                     "close_failed",
                     runner=event.runner,
-                    error=sentence(event.error),
+                    **_error(event.error),
                     consequence="the end of the process drops its connections; its work had ended before",
                 )
             case ShutdownBegan():
-                self._log.info("shutdown", reason=event.reason, soft_timeout=event.soft_timeout)
+                self._write("info", "shutdown", reason=event.reason, soft_timeout=event.soft_timeout)
             case ShutdownEnded():
-                write = self._log.warning if event.abandoned else self._log.info
-                write("stopped", abandoned=list(event.abandoned), seconds=round(event.seconds, 3))
+                level = "warning" if event.abandoned else "info"
+                self._write(level, "stopped", abandoned=list(event.abandoned), seconds=round(event.seconds, 3))
+
+    def _batch(self, event: BatchSettled) -> None:
+        self._write(
+            "info",
+            "batch",
+            claimed=event.claimed,
+            published=event.published,
+            retried=event.retried,
+            failed=event.failed,
+            size_bytes=event.size_bytes,
+            ms=round(event.seconds * 1000, 1),
+        )
+        if self._events:
+            for row, accepted in event.rows:
+                self._write(
+                    "info",
+                    "event_published",
+                    event_id=row.event_id,
+                    event_type=row.event_type,
+                    aggregate_type=row.aggregate_type,
+                    aggregate_id=row.aggregate_id,
+                    created_at=row.created_at,
+                    attempt_count=row.attempt_count,
+                    topic=accepted.topic,
+                    message_id=accepted.message_id,
+                    sequence=row.id,
+                    size_bytes=row.size_bytes,
+                )
+        if failing := set(self._repeats.fails("publish")):
+            for topic in sorted(failing & {accepted.topic for _, accepted in event.rows}):
+                self._worked("publish", topic)
+
+    def _request(self, event: RequestFailed) -> None:
+        # The lines of an outage speak for its requests.
+        out = self._repeats.failing("topic", event.topic)
+        advice = Hold() if out else self._repeats.failed("publish", event.topic, code(event.error))
+        first = event.rows[0] if event.rows else None
+        self._failed(
+            "publish",
+            advice,
+            **(_row(first, len(event.rows), first.attempt_count) if first else {}),
+            **_failure(event.topic, event.error),
+            consequence="what becomes of its rows is told by the lines that follow; those that none names wait",
+        )
+
+    def _topic(self, event: TopicOpened | TopicProbed) -> None:
+        probes = {"probes": event.probes} if isinstance(event, TopicProbed) else {}
+        advice = self._repeats.failed("topic", event.topic, code(event.error))
+        self._failed(
+            "topic",
+            advice,
+            **_failure(event.topic, event.error),
+            probe_in_seconds=round(event.probe_in_seconds, 3),
+            consequence=_WAIT,
+            remedy=_remedy(event.topic, code(event.error)),
+            **({"probes": probes.get("probes", 0)} if isinstance(advice, Summary) else {}),
+        )
+
+    def _topic_closed(self, event: TopicClosed) -> None:
+        self._repeats.settle("publish", event.topic)
+        self._worked("topic", event.topic, probes=event.probes)
+
+    def _pass_finished(self, event: PassFinished) -> None:
+        self._worked("pass", event.runner)
+        report = event.report
+        if report.processed or report.errors or report.skipped:
+            self._write(
+                "debug",
+                "pass",
+                runner=event.runner,
+                processed=report.processed,
+                updated=report.updated,
+                skipped=report.skipped,
+                errors=report.errors,
+                next=report.next.value,
+                seconds=round(event.seconds, 3),
+            )
+
+    def _pass_failed(self, event: PassFailed) -> None:
+        advice = self._repeats.failed("pass", event.runner, code(event.error))
+        self._failed(
+            "pass",
+            advice,
+            runner=event.runner,
+            **_error(event.error),
+            raised_at=origin(event.error),
+            consequence="what the pass had begun is rolled back, and stays pending",
+            **({} if isinstance(advice, Summary) else {"seconds": round(event.seconds, 3)}),
+        )
+
+    def _failed(self, kind: str, advice: Advice, **fields: Any) -> None:
+        match advice:
+            case Write():
+                self._write("error", f"{kind}_failed", **fields)
+            case Hold():
+                self._write("debug", f"{kind}_failed", **fields)
+            case Summary():
+                over = {"failures": advice.failures, "seconds": round(advice.seconds, 3)}
+                self._write("error", f"{kind}_failing", **fields, **over, recoveries=advice.recoveries)
+            case _:
+                assert_never(advice)
+
+    def _worked(self, kind: str, subject: str, **fields: Any) -> None:
+        recovery = self._repeats.worked(kind, subject)
+        self._recovered([recovery] if recovery else [], **fields)
+
+    def _recovered(self, recoveries: list[Recovery], **fields: Any) -> None:
+        for over in recoveries:
+            named = {"runner" if over.kind == "pass" else "topic": over.subject}
+            if over.kind == "topic":
+                fields = {"probes": over.failures - 1} | fields
+            self._write(
+                "info",
+                f"{over.kind}_recovered",
+                **named,
+                **fields,
+                failures=over.failures,
+                seconds=round(over.seconds, 3),
+                recoveries=over.recoveries,
+            )
+
+    def _write(self, level: str, event: str, **fields: Any) -> None:
+        self._put(self._redacted({"event": event, "level": level, **fields}))
+
+    def _put(self, line: dict[str, Any]) -> None:
+        fields = {str(name): value for name, value in line.items() if name not in ("event", "level")}
+        getattr(self._log, line["level"])(line["event"], **fields)
+
+
+def _row(row: Claimed, batch_size: int, attempt_count: int) -> dict[str, Any]:
+    return {
+        "event_id": row.event_id,
+        "event_type": row.event_type,
+        "aggregate_type": row.aggregate_type,
+        "aggregate_id": row.aggregate_id,
+        "created_at": row.created_at,
+        "batch_size": batch_size,
+        "attempt_count": attempt_count,
+    }
+
+
+def _failure(topic: str, error: BaseException) -> dict[str, Any]:
+    return {"topic": topic, **_error(error)}
+
+
+def _error(error: BaseException) -> dict[str, Any]:
+    return {"code": code(error), "error": sentence(error)}
+
+
+def _remedy(topic: str, reason: str) -> str:
+    match reason:
+        case "NOT_FOUND":
+            return f"topic {topic} does not exist: create it with `python -m relay topics ensure`"
+        case "INVALID_ARGUMENT":
+            return (
+                f"the broker refuses whatever is sent to topic {topic}: correct its name in RELAY_TOPIC, RELAY_ROUTES "
+                "or the row, or create it with `python -m relay topics ensure`"
+            )
+        case "PERMISSION_DENIED":
+            return f"give the relay's service account the role roles/pubsub.publisher on topic {topic}"
+        case "UNAUTHENTICATED":
+            return "the credentials are refused: see GOOGLE_CREDENTIALS_JSON, or GOOGLE_APPLICATION_CREDENTIALS"
+        case "RESOURCE_EXHAUSTED":
+            return f"a quota of the project of topic {topic} is used up: raise it, or wait"
+        case _:
+            return "none is needed when the broker comes back; else see whether this host reaches it"

@@ -6,6 +6,7 @@ import json
 import logging
 import subprocess
 import sys
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -22,11 +23,23 @@ from relay.kernel.observe import (
     ShutdownEnded,
 )
 from relay.kernel.runner import Next, Report
+from relay.operate import events as process_events
 from relay.operate import logs
-from relay.operate.logs import Reconnected, Started
-from relay.outbox.outbox import Claimed
+from relay.operate.events import Reconnected, Started
+from relay.operate.http.server import HttpListening
+from relay.operate.line_table import LINES as TABLE
+from relay.operate.stats import RelayStats
+from relay.outbox.outbox import Accepted, Claimed
 from relay.publisher import events
-from relay.publisher.events import BatchSettled, RequestFailed, RowFailed
+from relay.publisher.events import (
+    BatchSettled,
+    RequestFailed,
+    RowFailed,
+    RowRetried,
+    TopicClosed,
+    TopicOpened,
+    TopicProbed,
+)
 from tests.support.commands import ROOT
 
 PAYLOAD = "card 4111 1111 1111 1111"
@@ -45,14 +58,25 @@ ROW = Claimed(
 )
 VIOLATION = RuntimeError(f'new row violates check constraint "x"\nDETAIL:  Failing row contains (7, {PAYLOAD}).')
 
+EVENT = {
+    "event_id": "0190-7",
+    "event_type": "order.paid",
+    "aggregate_type": "order",
+    "aggregate_id": "42",
+    "created_at": "2026-01-01T00:00:00.000000Z",
+}
+WAIT = "the rows of this topic wait, and none of them pays; nothing is lost, and one is tried again and again"
+STATS = RelayStats(1, 2.5, 0, 0, 0, 10_000, None, 60.0, 5, 4, 1, 0, 1, 0.1, 0.2, 3, 0, 1.5)
+
 LINES: list[tuple[object, dict[str, Any]]] = [
     (
-        BatchSettled(claimed=5, published=3, failed=1, size_bytes=2_000, seconds=0.01234),
+        BatchSettled(claimed=5, published=3, retried=1, failed=1, size_bytes=2_000, seconds=0.01234),
         {
             "level": "info",
             "event": "batch",
             "claimed": 5,
             "published": 3,
+            "retried": 1,
             "failed": 1,
             "size_bytes": 2_000,
             "ms": 12.3,
@@ -63,30 +87,71 @@ LINES: list[tuple[object, dict[str, Any]]] = [
         {
             "level": "error",
             "event": "publish_failed",
+            **EVENT,
+            "batch_size": 1,
+            "attempt_count": 2,
             "topic": "orders",
             "code": "UNAVAILABLE",
-            "error": "x" * 1_024,
-            "batch_size": 1,
-            "first_event_id": "0190-7",
-            "consequence": "the rows stay pending; the topic is left alone for a while, and asked again",
+            "error": f"BrokerError: UNAVAILABLE: {'x' * 5_000}"[:1_024],
+            "consequence": "what becomes of its rows is told by the lines that follow; those that none names wait",
         },
     ),
     (
-        RowFailed(ROW, "orders", 9, MessageError("too_large", "x" * 5_000)),
+        RowFailed(ROW, "orders", 9, MessageError("too_large", "x" * 5_000), 3, "non_retryable"),
         {
             "level": "error",
             "event": "row_failed",
-            "event_id": "0190-7",
-            "event_type": "order.paid",
-            "aggregate_type": "order",
-            "aggregate_id": "42",
-            "created_at": "2026-01-01T00:00:00.000000Z",
+            **EVENT,
             "batch_size": 9,
             "attempt_count": 3,
             "topic": "orders",
             "code": "too_large",
-            "error": "x" * 1_024,
+            "error": f"MessageError: {'x' * 5_000}"[:1_024],
+            "reason": "non_retryable",
             "consequence": "the row is kept as failed (non_retryable) and is not published",
+        },
+    ),
+    (
+        RowRetried(ROW, "orders", 9, BrokerError("INTERNAL", "no"), 3, 5.12345),
+        {
+            "level": "warning",
+            "event": "row_retried",
+            **EVENT,
+            "batch_size": 9,
+            "attempt_count": 3,
+            "topic": "orders",
+            "code": "INTERNAL",
+            "error": "BrokerError: INTERNAL: no",
+            "delay_seconds": 5.123,
+            "consequence": "the row has one attempt less, and comes again after the delay",
+        },
+    ),
+    (
+        TopicOpened("orders", BrokerError("NOT_FOUND", "no"), 0.51234),
+        {
+            "level": "error",
+            "event": "topic_failed",
+            "topic": "orders",
+            "code": "NOT_FOUND",
+            "error": "BrokerError: NOT_FOUND: no",
+            "probe_in_seconds": 0.512,
+            "consequence": WAIT,
+            "remedy": "topic orders does not exist: create it with `python -m relay topics ensure`",
+        },
+    ),
+    (HttpListening("127.0.0.1", 80), {"level": "info", "event": "http_listening", "host": "127.0.0.1", "port": 80}),
+    (STATS, {"level": "info", "event": "relay_stats", **asdict(STATS)}),
+    (
+        PassFailed("other", VIOLATION, 1.23456),
+        {
+            "level": "error",
+            "event": "pass_failed",
+            "runner": "other",
+            "code": "RuntimeError",
+            "error": 'RuntimeError: new row violates check constraint "x"',
+            "raised_at": [],
+            "seconds": 1.235,
+            "consequence": "what the pass had begun is rolled back, and stays pending",
         },
     ),
     (
@@ -109,6 +174,7 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "level": "error",
             "event": "pass_failed",
             "runner": "publish",
+            "code": "RuntimeError",
             "error": 'RuntimeError: new row violates check constraint "x"',
             "raised_at": [],
             "seconds": 1.235,
@@ -130,6 +196,7 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "level": "error",
             "event": "loop_died",
             "runner": "publish",
+            "code": "RuntimeError",
             "error": 'RuntimeError: new row violates check constraint "x"',
             "raised_at": [],
             "consequence": "the process stops",
@@ -141,6 +208,7 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "level": "error",
             "event": "close_failed",
             "runner": "publish",
+            "code": "RuntimeError",
             "error": 'RuntimeError: new row violates check constraint "x"',
             "consequence": "the end of the process drops its connections; its work had ended before",
         },
@@ -190,12 +258,12 @@ def test_every_event_has_its_line(event: object, expected: dict[str, Any]) -> No
     assert PAYLOAD not in line
 
 
-@pytest.mark.parametrize("module", [observe, events], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [observe, events, process_events], ids=lambda module: module.__name__)
 def test_no_event_is_forgotten(module: Any) -> None:
     """Whoever adds an event gives it a line, and its line a place in this test."""
     defined = {kind for _, kind in inspect.getmembers(module, inspect.isclass) if kind.__module__ == module.__name__}
 
-    assert defined <= {type(event) for event, _ in LINES}
+    assert defined <= {type(event) for event, _ in LINES} | {TopicProbed, TopicClosed}  # these two: below
 
 
 @pytest.mark.parametrize("level", ["debug", "info", "warning", "error"])
@@ -265,7 +333,6 @@ def test_lines_of_libraries_are_json_too() -> None:
     program = """
 import logging, sys, warnings
 from relay.operate import logs
-from relay.operate.logs import Reconnected, Started
 logs.adopt_libraries(sys.stderr)
 library = logging.getLogger("library")
 library.info("chatter")
@@ -310,3 +377,184 @@ def test_making_a_logger_touches_nothing_global() -> None:
     written(PassSkipped("publish"))
 
     assert logging.getLogger().handlers == before
+
+
+class Clock:
+    """Time that a test moves."""
+
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now
+
+
+class Log:
+    """LogLines, its clock, and the lines that they left."""
+
+    def __init__(self, level: str = "info", **options: Any) -> None:
+        self.clock = Clock()
+        self._stream = io.StringIO()
+        self.tell = logs.LogLines(logs.logger(level, self._stream), monotonic=self.clock, **options)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Every line so far."""
+        return [json.loads(line) for line in self._stream.getvalue().splitlines()]
+
+    def names(self) -> list[str]:
+        """The kinds of the lines so far."""
+        return [line["event"] for line in self.lines()]
+
+
+def settled(*topics: str) -> BatchSettled:
+    """A batch with one published row for each topic."""
+    rows = [(ROW, Accepted(7, "m1", topic)) for topic in topics]
+    return BatchSettled(len(rows), len(rows), 0, 0, 24, 0.1, rows)
+
+
+def _fails_on_bad(line: dict[str, Any]) -> dict[str, Any]:
+    if line.get("runner") == "bad":
+        raise ValueError
+    return line
+
+
+def test_every_line_has_the_documented_fields() -> None:
+    """Those of one table, which the documentation shows; neither more nor less, whatever happened."""
+    log = Log("debug", events=True, redact=_fails_on_bad)
+    for event, _ in LINES:
+        log.tell(event)
+    request = RequestFailed("other", [ROW], BrokerError("INTERNAL", "no"))
+    for later in (
+        TopicProbed("orders", BrokerError("NOT_FOUND", "no"), 2, 1.0),
+        request,
+        PassFailed("publish", VIOLATION, 1.0),
+        request,
+        PassFinished("publish", Report(), 0.1),
+        settled("other"),
+        TopicClosed("orders", 3, 180.0),
+        PassSkipped("bad"),
+    ):
+        log.clock.now += 60
+        log.tell(later)
+
+    documented = {line.name: line for line in TABLE}
+    for line in log.lines():
+        kind = documented[line["event"]]
+        if line.get("runner") != "bad":
+            assert set(line) - {"event", "level", "timestamp"} == set(kind.fields), line
+        assert line["level"] in (*kind.levels, "debug")
+    assert set(log.names()) == set(documented)
+
+
+def test_events_have_lines_of_their_own_when_asked() -> None:
+    """One for each event that was published, with the broker's id of it."""
+    log, quiet = Log(events=True), Log()
+    log.tell(settled("orders"))
+    quiet.tell(settled("orders"))
+
+    batch, published = log.lines()
+    assert batch["event"] == "batch"
+    assert published["event"] == "event_published"
+    assert (published["message_id"], published["sequence"], published["topic"]) == ("m1", 7, "orders")
+    assert quiet.names() == ["batch"]
+
+
+def test_ten_hours_without_a_database_are_some_six_hundred_lines() -> None:
+    """The first failure at once, then a line a minute, then how long it was; and all of them at debug."""
+    log, debug = Log(), Log("debug")
+    failures = 10 * 360
+    for each in (log, debug):
+        for _ in range(failures):
+            each.tell(PassFailed("publish", OSError("refused"), 0.1))
+            each.clock.now += 10
+        each.tell(PassFinished("publish", Report(), 0.1))
+
+    names = log.names()
+    assert names[0] == "pass_failed"
+    assert set(names[1:-1]) == {"pass_failing"}
+    assert 590 <= len(names) <= 610
+    over = log.lines()[-1]
+    assert (over["event"], over["failures"], over["seconds"]) == ("pass_recovered", failures, 36_000)
+    assert len(debug.names()) == failures + 1
+
+
+def test_an_outage_of_a_topic_is_told_by_the_topic() -> None:
+    """Its requests fail with it, and say nothing of their own."""
+    log = Log()
+    error = BrokerError("UNAVAILABLE", "away")
+    log.tell(RequestFailed("orders", [ROW], error))
+    log.tell(TopicOpened("orders", error, 0.5))
+    for probe in range(1, 61):
+        log.clock.now += 10
+        log.tell(RequestFailed("orders", [ROW], error))
+        log.tell(TopicProbed("orders", error, probe, 10.0))
+    log.tell(TopicClosed("orders", 61, 600.0))
+    log.tell(settled("orders"))
+
+    assert log.names() == ["publish_failed", "topic_failed", *["topic_failing"] * 10, "topic_recovered", "batch"]
+    assert log.lines()[-2]["probes"] == 61
+
+
+@pytest.mark.parametrize(
+    ("code", "word"),
+    [
+        ("NOT_FOUND", "python -m relay topics ensure"),
+        ("INVALID_ARGUMENT", "python -m relay topics ensure"),
+        ("PERMISSION_DENIED", "roles/pubsub.publisher"),
+        ("UNAUTHENTICATED", "GOOGLE_CREDENTIALS_JSON"),
+    ],
+)
+def test_an_outage_names_its_remedy(code: str, word: str) -> None:
+    """At three in the morning the line is what there is."""
+    log = Log()
+    log.tell(TopicOpened("orders", BrokerError(code, "no"), 0.5))
+
+    assert word in log.lines()[0]["remedy"]
+
+
+def test_a_hook_takes_out_what_it_wants() -> None:
+    """It sees each line before it is written."""
+    log = Log(redact=lambda line: line | {"aggregate_id": "?"})
+    log.tell(RowRetried(ROW, "orders", 9, BrokerError("INTERNAL", "no"), 3, 5.0))
+
+    assert log.lines()[0]["aggregate_id"] == "?"
+
+
+@pytest.mark.parametrize("hook", [lambda _: 1 / 0, lambda _: None, lambda line: line.clear() or 1 / 0])
+def test_a_hook_that_fails_costs_the_texts_and_not_the_line(hook: Any) -> None:
+    """Never unredacted, never lost; and the fact is told once."""
+    log = Log(redact=hook)
+    log.tell(RowRetried(ROW, "orders", 9, BrokerError("INTERNAL", "no"), 3, 5.0))
+    log.tell(PassSkipped("publish"))
+
+    complaint, line, skipped = log.lines()
+    assert complaint["event"] == "redaction_failed"
+    assert not {"error", "aggregate_id", "aggregate_type", "event_type"} & set(line)
+    assert (line["event"], line["level"], line["event_id"]) == ("row_retried", "warning", "0190-7")
+    assert skipped["event"] == "pass_skipped"
+
+
+def test_what_libraries_and_python_say_is_redacted_too() -> None:
+    """Their texts, the errors among their arguments, and the errors that nobody caught."""
+    program = """
+import logging, sys
+from relay.operate import logs
+logs.adopt_libraries(sys.stderr, lambda line: line | {"seen": True})
+library = logging.getLogger("library")
+library.warning("at %s", "postgresql://app:hunter2@db/x")
+try:
+    raise ValueError("cannot read 'hunter2'")
+except ValueError as error:
+    library.exception("it failed: %s", error)
+secret = "hunter2"
+raise ValueError({"card": secret})
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+    )
+
+    assert done.returncode == 1
+    assert "hunter2" not in done.stderr
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["level"] for line in lines] == ["warning", "error", "critical"]
+    assert all(line["seen"] for line in lines)

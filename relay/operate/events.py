@@ -1,0 +1,23 @@
+"""What happens to the relay as a process, beside what happens on the road and in the kernel."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The relay has reached its outbox for the first time, and works from here on."""
+
+    database: str  # its place and name, without the user
+    schema: str
+    schema_version: int
+    project: str
+    broker: str
+    topic: str
+    batch_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnected:
+    """The relay has reached its outbox again, after it dropped its connection or lost it."""
+
+    database: str

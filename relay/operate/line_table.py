@@ -1,0 +1,146 @@
+"""Every log line with its level, its occasion and its fields: what `docs/logs.md` shows and the tests hold us to."""
+
+from dataclasses import dataclass, fields
+
+from relay.operate.events import Started
+from relay.operate.stats import RelayStats
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One kind of line; `event`, `level` and `timestamp` are in each."""
+
+    name: str
+    levels: tuple[str, ...]
+    when: str
+    fields: tuple[str, ...]
+
+
+_ROW = ("event_id", "event_type", "aggregate_type", "aggregate_id", "created_at", "batch_size", "attempt_count")
+_FAILURE = ("topic", "code", "error", "consequence")
+_OVER = ("failures", "seconds", "recoveries")
+
+LINES = (
+    Line(
+        "started",
+        ("info",),
+        "the outbox was reached for the first time",
+        tuple(field.name for field in fields(Started)),
+    ),
+    Line("reconnected", ("info",), "the outbox was reached again, after its connection was lost", ("database",)),
+    Line("http_listening", ("info",), "health and metrics are served", ("host", "port")),
+    Line(
+        "batch",
+        ("info",),
+        "a batch was committed",
+        ("claimed", "published", "retried", "failed", "size_bytes", "ms"),
+    ),
+    Line(
+        "event_published",
+        ("info",),
+        "an event was published; only with `RELAY_LOG_EVENTS=on`",
+        (
+            "event_id",
+            "event_type",
+            "aggregate_type",
+            "aggregate_id",
+            "created_at",
+            "attempt_count",
+            "topic",
+            "message_id",
+            "sequence",
+            "size_bytes",
+        ),
+    ),
+    Line(
+        "publish_failed",
+        ("error",),
+        "the broker did not take a request; the event's fields are those of its first row, `batch_size` is its rows",
+        (*_ROW, *_FAILURE),
+    ),
+    Line(
+        "publish_failing",
+        ("error",),
+        "requests for the topic go on failing; at most once a minute",
+        (*_ROW, *_FAILURE, *_OVER),
+    ),
+    Line("publish_recovered", ("info",), "a request for the topic was taken again", ("topic", *_OVER)),
+    Line(
+        "row_retried",
+        ("warning",),
+        "a row paid with an attempt, and comes again after the delay",
+        (*_ROW, *_FAILURE, "delay_seconds"),
+    ),
+    Line("row_failed", ("error",), "a row is out of the claim for good", (*_ROW, *_FAILURE, "reason")),
+    Line(
+        "topic_failed",
+        ("error",),
+        "a topic takes nothing; its rows wait, and none of them pays",
+        (*_FAILURE, "remedy", "probe_in_seconds"),
+    ),
+    Line(
+        "topic_failing",
+        ("error",),
+        "the topic still takes nothing; at most once a minute",
+        (*_FAILURE, "remedy", "probe_in_seconds", "probes", *_OVER),
+    ),
+    Line("topic_recovered", ("info",), "the topic takes messages again", ("topic", "probes", *_OVER)),
+    Line(
+        "pass",
+        ("debug",),
+        "a pass that found something came to its end",
+        ("runner", "processed", "updated", "skipped", "errors", "next", "seconds"),
+    ),
+    Line(
+        "pass_failed",
+        ("error",),
+        "a pass raised, as when the database is away",
+        ("runner", "code", "error", "raised_at", "seconds", "consequence"),
+    ),
+    Line(
+        "pass_failing",
+        ("error",),
+        "passes go on failing; at most once a minute",
+        ("runner", "code", "error", "raised_at", "consequence", *_OVER),
+    ),
+    Line("pass_recovered", ("info",), "a pass came to its end again", ("runner", *_OVER)),
+    Line("pass_skipped", ("warning",), "the runner was still busy with the pass before", ("runner", "error")),
+    Line(
+        "loop_died",
+        ("error",),
+        "a runner's loop ended by an error, and with it the process",
+        ("runner", "code", "error", "raised_at", "consequence"),
+    ),
+    Line(
+        "close_failed",
+        ("error",),
+        "a runner did not let go of its connections",
+        ("runner", "code", "error", "consequence"),
+    ),
+    Line("shutdown", ("info",), "the process was asked to stop", ("reason", "soft_timeout")),
+    Line(
+        "stopped", ("info", "warning"), "the end; a warning when a pass had to be abandoned", ("abandoned", "seconds")
+    ),
+    Line(
+        "relay_stats",
+        ("info",),
+        "every `RELAY_STATS_MS`: how the outbox is, and what this process did since the line before",
+        tuple(field.name for field in fields(RelayStats)),
+    ),
+    Line(
+        "redaction_failed",
+        ("error",),
+        "once: the hook of `RELAY_LOG_REDACT` raised, or returned no line",
+        ("code", "consequence"),
+    ),
+)
+
+
+def table() -> str:
+    """Every line, as a Markdown table."""
+    rows = (
+        (f"`{line.name}`", " or ".join(line.levels), line.when, ", ".join(f"`{name}`" for name in line.fields))
+        for line in LINES
+    )
+    told = (f"| {' | '.join(row)} |" for row in rows)
+    return "\n".join(("| line | level | when | fields |", "|---|---|---|---|", *told)) + "\n"
