@@ -1,7 +1,7 @@
 # Everything this project needs, from nothing but Python >= 3.11 and make.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint lock clean
+.PHONY: help install demo test docs lint lock clean
 
 # The first interpreter on PATH that runs and is new enough.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3 python; do \
@@ -27,6 +27,9 @@ demo: $(READY) ## the whole road on embedded servers, with faults on the way
 
 test: $(READY) ## the whole suite on embedded servers
 	@$(BIN)/python -m pytest $(ARGS)
+
+docs: $(READY) ## the tables of the reference pages, from the code
+	@$(BIN)/python docs/generate.py
 
 lint: $(READY) ## style, types, import rules
 	@$(BIN)/ruff check .
