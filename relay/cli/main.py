@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import psycopg
 
-from relay.cli import audit, dev, doctor, migrate, run
+from relay.cli import audit, dev, doctor, failed, migrate, run, status
 from relay.errors import ConfigurationError, RelayError
 
 FINE, FAILED, MISUSED = 0, 1, 2
@@ -57,6 +57,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     run.add_to(commands)
     migrate.add_to(commands)
+    status.add_to(commands)
+    failed.add_to(commands)
     doctor.add_to(commands)
     audit.add_to(commands)
     dev.add_to(commands)

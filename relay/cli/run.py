@@ -29,6 +29,7 @@ from relay.kernel.tick import tick
 from relay.kernel.worker import Worker
 from relay.operate import line_redaction, logs
 from relay.operate.events import Reconnected, Started
+from relay.operate.stats import StatsRunner, Tally, short_look
 from relay.outbox import schema
 from relay.outbox.outbox import Connect, Outbox
 from relay.publisher.failures import Attempts
@@ -79,15 +80,27 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 async def _run(settings: Settings) -> int:
-    shutdown, clock, observe = Shutdown(), SystemClock(), _SentencesAreEnough(_observe(settings))
+    shutdown, clock, tally = Shutdown(), SystemClock(), Tally()
+    observe = _SentencesAreEnough(to_all(_observe(settings), tally))
     soft_timeout = settings.relay_shutdown_ms.total_seconds()
     with shutdown.listening(soft_timeout + HARD_END_SECONDS):
         settings.require("database_url", "pubsub_project_id")
         connect = _announced(outbox_connector(settings), settings, observe)
         worker = _publisher(settings, connect, clock, observe)
         loop = Loop(worker, clock, settings.relay_runner_max_ms.total_seconds(), final=(ConfigurationError,))
-        abandoned = await supervise([loop], shutdown, clock, soft_timeout, observe)
+        telling = _stats_loop(settings, tally, clock, observe)
+        abandoned = await supervise([loop, telling], shutdown, clock, soft_timeout, observe)
     return 1 if abandoned else 0
+
+
+def _stats_loop(settings: Settings, tally: Tally, clock: Clock, observe: Observe) -> Loop:
+    """Tell how the outbox and this process are; beside the publisher, over connections of its own."""
+    look = short_look(outbox_connector(settings), settings.relay_schema)
+    every = settings.relay_stats_ms.total_seconds()
+    runner = StatsRunner(look, every, tally, observe, clock.monotonic)
+    loop = Loop(Worker(runner, clock, observe), clock, settings.relay_runner_max_ms.total_seconds())
+    tally.awake = loop.wake.set
+    return loop
 
 
 async def _tick(settings: Settings) -> int:
@@ -132,7 +145,7 @@ class _SentencesAreEnough:
     def __call__(self, event: object) -> None:
         """Pass the event on, or keep it."""
         match event:
-            case PassFinished():
+            case PassFinished(runner=Publisher.name):
                 self._works = True
             case PassFailed(error=ConfigurationError()) | LoopDied(error=ConfigurationError()) if not self._works:
                 self._misconfigured = True

@@ -33,7 +33,7 @@ COMMANDS = sorted(_parsers())
 
 def test_every_command_is_known_here() -> None:
     """So that the other tests look at all of them."""
-    assert COMMANDS == ["audit", "dev", "doctor", "migrate", "run", "tick"]
+    assert COMMANDS == ["audit", "check", "dev", "doctor", "failed", "migrate", "run", "status", "tick"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,0 +1,243 @@
+"""`relay failed list | show | retry | discard`: what to do about events that could not be published."""
+
+import argparse
+import asyncio
+import getpass
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from relay.cli.audit import _Progress as Progress
+from relay.cli.parts import outbox_connector
+from relay.cli.status import routing
+from relay.errors import ConfigurationError
+from relay.kernel.duration import parse
+from relay.operate import failed
+from relay.outbox.failed import START, Action, FailedRows, Filter, Named, Operator, Row
+from relay.settings import Settings, load
+
+REASONS = ("max_attempts", "non_retryable", "discarded")
+MOST_BY, MOST_WHY, MOST_LISTED = 255, 1_024, 10_000
+_SHOWN_ERROR = 80
+
+_Work = Callable[[argparse.Namespace, FailedRows], Awaitable[int]]
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command, and what it can do, to the command line."""
+    command = commands.add_parser(
+        "failed",
+        help="list, show, retry or discard events that failed",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="""\
+What to do about events that could not be published. Retry sends them again with
+all their attempts; discard keeps them and counts them no more. Both record who
+did it, and work beside running relays and other operators.""",
+        epilog="""\
+examples:
+  python -m relay failed list
+  python -m relay failed show 4711
+  python -m relay failed retry --code INTERNAL --since 2h --dry-run
+  python -m relay failed discard 4711 --reason "a test order"
+  python -m relay failed retry --all""",
+    )
+    kinds = command.add_subparsers(title="what to do", metavar="ACTION", required=True)
+
+    listed = _kind(kinds, "list", "failed rows, in the order in which they failed", _list)
+    _add_filter(listed, "--reason")
+    listed.add_argument(
+        "--limit", type=int, default=50, metavar="N", help=f"at most so many, up to {MOST_LISTED:,}. 50"
+    )
+    listed.add_argument("--after", metavar="CURSOR", help="go on after a page, with what its end says")
+    listed.add_argument("--json", action="store_true", help="a JSON document with rows and the cursor, next")
+
+    shown = _kind(kinds, "show", "all that is known of a row, with its payload", _show)
+    shown.add_argument("names", nargs="+", metavar="ID", help="the id of a row, or an event_id")
+    shown.add_argument("--json", action="store_true", help="one JSON object a line")
+
+    for action, does in ((Action.RETRY, "publish rows again"), (Action.DISCARD, "give rows up, and keep them")):
+        kind = _kind(kinds, action.value, does, _acting(action))
+        kind.add_argument("names", nargs="*", metavar="ID", help="ids of rows, or event_ids")
+        _add_filter(kind)
+        kind.add_argument("--all", action="store_true", help="every failed row that is not discarded")
+        kind.add_argument(
+            "--reason", required=action is Action.DISCARD, dest="why", metavar="TEXT", help="why you do it; recorded"
+        )
+        kind.add_argument("--by", metavar="NAME", help="who you are; recorded. $USER, or the role of the database")
+        kind.add_argument("--dry-run", action="store_true", help="say how many rows it would be, and change none")
+        kind.add_argument("--json", action="store_true", help="the counts as JSON")
+
+
+def _kind(kinds: Any, name: str, does: str, work: _Work) -> argparse.ArgumentParser:
+    kind: argparse.ArgumentParser = kinds.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+    kind.allow_abbrev = False
+    kind.set_defaults(command=lambda options: asyncio.run(_run(options, load(), work)))
+    return kind
+
+
+def _add_filter(kind: argparse.ArgumentParser, *more: str) -> None:
+    group = kind.add_argument_group("which rows, all of these together")
+    group.add_argument("--type", metavar="EVENT_TYPE")
+    group.add_argument("--topic", metavar="TOPIC", help="where they go, by name or by route")
+    group.add_argument("--aggregate-type", metavar="TYPE")
+    group.add_argument("--aggregate-id", metavar="ID")
+    group.add_argument("--failure-reason", *more, choices=REASONS, help="discarded ones are meant only by this")
+    group.add_argument("--code", metavar="CODE", help="of their last error")
+    group.add_argument("--since", type=_moment, metavar="TIME", help="failed since: 2h ago, or an RFC 3339 time")
+    group.add_argument("--until", type=_moment, metavar="TIME", help="failed until then")
+
+
+async def _run(options: argparse.Namespace, settings: Settings, work: _Work) -> int:
+    _judge(options)
+    async with await outbox_connector(settings)() as connection:
+        return await work(options, FailedRows(connection, settings.relay_schema, routing(settings)))
+
+
+def _judge(options: argparse.Namespace) -> None:
+    """Refuse what cannot be meant, before the database is asked."""
+    if "why" not in options:
+        if "limit" in options and not 1 <= options.limit <= MOST_LISTED:
+            raise ConfigurationError(f"--limit is {options.limit}; it is from 1 to {MOST_LISTED:,}")
+        return
+    filtered = any(value is not None for value in _filter_options(options).values())
+    if options.names and (filtered or options.all):
+        raise ConfigurationError("name rows, or choose them by filter or --all; not both")
+    if not (options.names or filtered or options.all):
+        raise ConfigurationError("no row is chosen: name ids, a filter such as --code INTERNAL, or --all")
+    if options.why in REASONS:
+        raise ConfigurationError(
+            f"--reason says why you do it; to choose rows that are {options.why} write --failure-reason {options.why}"
+        )
+    for name, text, most in (("--reason", options.why, MOST_WHY), ("--by", options.by, MOST_BY)):
+        if text is not None and not (text.strip() and len(text) <= most and "\0" not in text):
+            raise ConfigurationError(
+                f"{name} has {len(text)} characters, or only blanks; it is recorded, 1 to {most:,}"
+            )
+
+
+async def _list(options: argparse.Namespace, rows: FailedRows) -> int:
+    after = failed.place_of(options.after) if options.after else START
+    found = await rows.page(await _filter(options, rows), options.limit + 1, after)
+    page, more = found[: options.limit], len(found) > options.limit
+    cursor = failed.cursor_of(page[-1]) if more else None
+    if options.json:
+        print(json.dumps({"rows": [row._asdict() for row in page], "next": cursor}))
+        return 0
+    for row in page:
+        print(_line(row))
+    if cursor:
+        print(f"more: --after {cursor}", file=sys.stderr)
+    elif not page:
+        print("no failed row is meant by this", file=sys.stderr)
+    return 0
+
+
+async def _show(options: argparse.Namespace, rows: FailedRows) -> int:
+    for row in await failed.named(rows, failed.names_of(options.names)):
+        known = await failed.shown(rows, row)
+        if options.json:
+            print(json.dumps({**known, "payload": json.loads(known["payload"])}))
+            continue
+        history = known.pop("history")
+        for name, value in known.items():
+            print(f"{name:16} {value if value is not None else '-'}")
+        for entry in history:
+            print(f"{'history':16} {_entry(entry)}")
+        print()
+    return 0
+
+
+def _acting(action: Action) -> _Work:
+    async def work(options: argparse.Namespace, rows: FailedRows) -> int:
+        wanted: Filter | Named = failed.names_of(options.names) if options.names else await _filter(options, rows)
+        with closing(Progress()) as progress:
+            if options.dry_run:
+                done = await failed.choose(rows, wanted, progress)
+            else:
+                operator = Operator(options.by or await _operator(rows), options.why)
+                done = await failed.act(rows, action, wanted, operator, progress)
+        if options.json:
+            counts = {name: getattr(done, name) for name in ("chosen", "acted", "skipped", "ordered")}
+            print(json.dumps({"action": action.value, "dry_run": options.dry_run, **counts}))
+            return 0
+        print("\n".join(_said(action, done, dry_run=options.dry_run)))
+        return 0
+
+    return work
+
+
+def _said(action: Action, done: failed.Done, *, dry_run: bool) -> list[str]:
+    verb = {Action.RETRY: "retried", Action.DISCARD: "discarded"}[action]
+    count = done.chosen if dry_run else done.acted
+    said = [f"{count:,} row(s) {'would be ' if dry_run else ''}{verb}"]
+    if done.skipped:
+        said.append(f"{done.skipped:,} skipped: not failed, changed meanwhile, or discarded already")
+    if done.ordered and action is Action.RETRY:
+        said.append(f"{done.ordered:,} of them with an ordering key: if later events of the key went out, out of order")
+    return said
+
+
+async def _operator(rows: FailedRows) -> str:
+    """Who acts, where nobody says: the user of this machine, or the role of the database."""
+    try:
+        user = os.environ.get("USER", "").strip() or getpass.getuser()
+    except (OSError, KeyError):  # a container's user may have no name
+        _, _, user = await rows.start()
+    return user[:MOST_BY]
+
+
+def _filter_options(options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "type": options.type,
+        "topic": options.topic,
+        "aggregate_type": options.aggregate_type,
+        "aggregate_id": options.aggregate_id,
+        "reason": options.failure_reason,
+        "code": options.code,
+        "since": options.since,
+        "until": options.until,
+    }
+
+
+async def _filter(options: argparse.Namespace, rows: FailedRows) -> Filter:
+    values = _filter_options(options)
+    if isinstance(values["since"], timedelta) or isinstance(values["until"], timedelta):
+        now, _, _ = await rows.start()
+        for name in ("since", "until"):
+            if isinstance(values[name], timedelta):
+                values[name] = now - values[name]
+    return Filter(**values)
+
+
+def _line(row: Row) -> str:
+    error = (row.last_error or "").partition("\n")[0]
+    error = error if len(error) <= _SHOWN_ERROR else f"{error[:_SHOWN_ERROR]}…"
+    return (
+        f"{row.id}  {row.failed_at}  {row.failure_reason}  {row.last_error_code or '-'}  attempts={row.attempt_count}  "
+        f"{row.event_type}  {row.aggregate_type}/{row.aggregate_id}  {row.topic}  {row.event_id}  {error}"
+    )
+
+
+def _entry(entry: dict[str, Any]) -> str:
+    return (
+        f"{entry['acted_at']} {entry['action']} by {entry['acted_by']} (role {entry['acted_as']}): "
+        f"{entry['why'] or 'no reason given'}; it had failed at {entry['failed_at']} "
+        f"({entry['failure_reason']}, {entry['last_error_code'] or 'no code'}), "
+        f"after {entry['attempt_count']} attempt(s)"
+    )
+
+
+def _moment(text: str) -> datetime | timedelta:
+    try:
+        return parse(text)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a duration such as 2h nor an RFC 3339 time") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

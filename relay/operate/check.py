@@ -1,0 +1,74 @@
+"""`relay check`: is the queue within its limits? One sentence for each that it is not."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from relay.operate.status import age, many
+from relay.outbox.queue import Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that is fine; None is not looked at."""
+
+    failed: int | None
+    age: timedelta | None
+    retrying: int | None = None
+    pending: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """A limit that is exceeded."""
+
+    what: str
+    value: float
+    limit: float
+    sentence: str
+
+
+def breaches(queue: Queue, limits: Limits) -> list[Breach]:
+    """What is not fine. Rows that were discarded count for nothing."""
+    found = []
+    if limits.failed is not None and queue.failed > limits.failed:
+        found.append(
+            Breach(
+                "failed",
+                queue.failed,
+                limits.failed,
+                f"{many(queue.failed)} row(s) have failed, the limit is {limits.failed:,}; "
+                "look at them with: python -m relay failed list",
+            )
+        )
+    if limits.age is not None and queue.due and queue.oldest_due_seconds > limits.age.total_seconds():
+        ordered = f" ({many(queue.ordered_due)} of them ordered)" if queue.ordered_due else ""
+        found.append(
+            Breach(
+                "oldest_due_seconds",
+                round(queue.oldest_due_seconds, 3),
+                limits.age.total_seconds(),
+                f"the oldest of {many(queue.due)} due row(s){ordered} has waited for {age(queue.oldest_due_seconds)}, "
+                f"the limit is {age(limits.age.total_seconds())}; see what holds them up with: python -m relay status",
+            )
+        )
+    if limits.retrying is not None and queue.retrying > limits.retrying:
+        found.append(
+            Breach(
+                "retrying",
+                queue.retrying,
+                limits.retrying,
+                f"{many(queue.retrying)} pending row(s) have failed before, the limit is {limits.retrying:,}; "
+                "see what they fail of with: python -m relay status",
+            )
+        )
+    if limits.pending is not None and queue.pending > limits.pending:
+        found.append(
+            Breach(
+                "pending",
+                queue.pending,
+                limits.pending,
+                f"{many(queue.pending)} row(s) are pending, the limit is {limits.pending:,}; "
+                "see whether they become fewer with: python -m relay status --watch",
+            )
+        )
+    return found
