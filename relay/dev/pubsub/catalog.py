@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from relay.dev.pubsub import limits, wire
 from relay.dev.pubsub.status import AlreadyExistsError, InvalidArgumentError, NotFoundError, UnimplementedError
 from relay.dev.pubsub.subscription import Policy, Subscription
@@ -113,12 +111,8 @@ class Catalog:
         self._attached.get(topic, {}).pop(name, None)
         del self._subscriptions[name]
 
-    def publish(self, raw: bytes) -> list[str]:
-        """Store the messages of a serialised PublishRequest; return their ids, or refuse all."""
-        try:
-            request = wire.PublishRequest.FromString(raw)
-        except DecodeError as error:
-            raise InvalidArgumentError("the request is not a serialised PublishRequest") from error
+    def publish(self, request: Any, raw: bytes) -> list[str]:
+        """Store the messages of a PublishRequest, parsed and as it came; return their ids, or refuse all."""
         self.topic(request.topic)
         self._rules.check_request(request.messages, len(raw))
         bodies = wire.messages_of(raw, request.messages)
@@ -129,6 +123,13 @@ class Catalog:
         for subscription in self._attached[request.topic].values():
             subscription.publish(stored, ordering_key)
         return ids
+
+    def clear(self) -> None:
+        """Forget everything, as a service of which nothing was kept; consumers are told."""
+        for subscription in self._subscriptions.values():
+            subscription.delete()
+        for names in (self._topics, self._settings, self._subscriptions, self._attached):
+            names.clear()
 
     def wake(self) -> None:
         """Let every waiting consumer look again: at a fault, at the end, at a clock that moved."""

@@ -8,7 +8,8 @@ import grpc
 import grpc.aio
 
 from relay.dev.pubsub.catalog import Catalog
-from relay.dev.pubsub.faults import Fault, Faults
+from relay.dev.pubsub.faults import Faults
+from relay.dev.pubsub.requests import RequestCounts
 from relay.dev.pubsub.service import PubSubService
 from relay.errors import DevError
 
@@ -21,6 +22,9 @@ _STOP_GRACE_SECONDS: Final = 1.0
 
 class PubSubEmulator:
     """Google Pub/Sub on 127.0.0.1, in memory, within the running event loop.
+
+    Stopped and started again it is the same, on the same port, as a service that was cut off: topics, backlog and
+    faults are kept. With `clear` in between it is one that restarted empty.
 
     Example:
         async with PubSubEmulator() as emulator:
@@ -36,6 +40,7 @@ class PubSubEmulator:
         self.port = port
         self._catalog = Catalog(clock)
         self.faults = Faults(changed=self._catalog.wake)
+        self.requests = RequestCounts()
         self._server: grpc.aio.Server | None = None
 
     @property
@@ -45,6 +50,8 @@ class PubSubEmulator:
 
     async def start(self) -> None:
         """Listen."""
+        if self._server is not None:
+            raise DevError(f"the Pub/Sub emulator listens on {self.address} already; stop it first")
         server = grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", _MAX_RECEIVED_BYTES),
@@ -55,21 +62,26 @@ class PubSubEmulator:
                 ("grpc.so_reuseport", 0),  # two emulators on one port would share its calls
             ]
         )
-        server.add_generic_rpc_handlers((PubSubService(self._catalog, self.faults),))
+        server.add_generic_rpc_handlers((PubSubService(self._catalog, self.faults, self.requests),))
         try:
             self.port = server.add_insecure_port(self.address)
         except RuntimeError as error:
             raise DevError(f"the Pub/Sub emulator cannot listen on {self.address}") from error
+        self.faults.resume()
         await server.start()
         self._server = server
 
     async def stop(self) -> None:
-        """End open calls with UNAVAILABLE and close the port."""
+        """End open calls with UNAVAILABLE and close the port. What is stored stays for the next start."""
         if self._server is None:
             return
-        self.faults.set(Fault("UNAVAILABLE", detail="the emulator is stopping"))
+        self.faults.stop()
         await self._server.stop(_STOP_GRACE_SECONDS)
         self._server = None
+
+    def clear(self) -> None:
+        """Forget every topic, subscription and message."""
+        self._catalog.clear()
 
     def wake(self) -> None:
         """Let waiting consumers look at the clock again."""

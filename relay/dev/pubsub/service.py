@@ -9,10 +9,12 @@ from typing import Any, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from relay.dev.pubsub import wire
 from relay.dev.pubsub.catalog import Catalog
-from relay.dev.pubsub.faults import FAULTS_SET, Faults
+from relay.dev.pubsub.faults import FAULTS_SET, Call, Faults
+from relay.dev.pubsub.requests import REQUESTS_OF, RequestCounts
 from relay.dev.pubsub.status import InvalidArgumentError, StatusError, UnimplementedError
 from relay.dev.pubsub.streaming import Stream, modify, pull
 
@@ -31,12 +33,14 @@ _Answer: TypeAlias = Callable[[Any], bytes]
 class PubSubService(grpc.GenericRpcHandler):
     """Finds the handler of a method; those it lacks are answered UNIMPLEMENTED, in words."""
 
-    def __init__(self, catalog: Catalog, faults: Faults) -> None:
+    def __init__(self, catalog: Catalog, faults: Faults, requests: RequestCounts) -> None:
         self._catalog = catalog
         self._faults = faults
+        self._requests = requests
         self._handlers: dict[str, _Handler] = {
             FAULTS_SET: grpc.unary_unary_rpc_method_handler(self._set_faults),
-            _PUBLISHER + "Publish": self._unary("Publish", bytes, self._publish),
+            REQUESTS_OF: grpc.unary_unary_rpc_method_handler(self._requests_of),
+            _PUBLISHER + "Publish": grpc.unary_unary_rpc_method_handler(self._publish),
             _SUBSCRIBER + "Pull": grpc.unary_unary_rpc_method_handler(
                 self._pull, request_deserializer=wire.PullRequest.FromString
             ),
@@ -87,8 +91,8 @@ class PubSubService(grpc.GenericRpcHandler):
     def _unary(self, method: str, parse: Callable[[bytes], Any], answer: _Answer) -> _Handler:
         async def handle(request: Any, context: _Context) -> bytes:
             try:
-                self._faults.check(method)
-                return answer(request)
+                async with self._faults.around(Call(method, _topic_of(request))):
+                    return answer(request)
             except StatusError as error:
                 return await _abort(context, error)
 
@@ -100,11 +104,14 @@ class PubSubService(grpc.GenericRpcHandler):
         except StatusError as error:
             return await _abort(context, error)
 
+    async def _requests_of(self, request: bytes, _: _Context) -> bytes:
+        return self._requests.of_from(request)
+
     async def _pull(self, request: Any, context: _Context) -> bytes:
         check = partial(self._faults.check, "Pull")
         try:
-            check()
-            return await pull(self._catalog, request, context.time_remaining(), check)
+            async with self._faults.around(Call("Pull")):
+                return await pull(self._catalog, request, context.time_remaining(), check)
         except StatusError as error:
             return await _abort(context, error)
 
@@ -112,14 +119,21 @@ class PubSubService(grpc.GenericRpcHandler):
         check = partial(self._faults.check, "StreamingPull")
         write: Callable[[bytes], Awaitable[None]] = context.write
         try:
-            check()
-            await context.send_initial_metadata(())  # tells the caller that the stream is open
-            await Stream(self._catalog, requests, write, check).run()
+            async with self._faults.around(Call("StreamingPull")):
+                await context.send_initial_metadata(())  # tells the caller that the stream is open
+                await Stream(self._catalog, requests, write, check).run()
         except StatusError as error:
             await _abort(context, error)
 
-    def _publish(self, request: bytes) -> bytes:
-        return _bytes(wire.PublishResponse(message_ids=self._catalog.publish(request)))
+    async def _publish(self, raw: bytes, context: _Context) -> bytes:
+        try:
+            request = _parsed(raw)
+            with self._requests.counted(request.topic, len(request.messages)):
+                async with self._faults.around(Call("Publish", request.topic, request.messages)):
+                    message_ids = self._catalog.publish(request, raw)
+            return _bytes(wire.PublishResponse(message_ids=message_ids))
+        except StatusError as error:
+            return await _abort(context, error)
 
     def _create_topic(self, request: Any) -> bytes:
         return _bytes(self._catalog.create_topic(request))
@@ -173,6 +187,18 @@ async def _refuse(requests: Any, context: _Context, method: str) -> None:  # noq
 
 async def _abort(context: _Context, error: StatusError) -> bytes:
     await context.abort(grpc.StatusCode[error.code], str(error))
+
+
+def _parsed(raw: bytes) -> Any:
+    try:
+        return wire.PublishRequest.FromString(raw)
+    except DecodeError as error:
+        raise InvalidArgumentError("the request is not a serialised PublishRequest") from error
+
+
+def _topic_of(request: Any) -> str:
+    """The topic that a request names: as a field, or because it is one."""
+    return str(getattr(request, "name" if isinstance(request, wire.Topic) else "topic", ""))
 
 
 def _require_ack_ids(request: Any) -> None:
