@@ -31,8 +31,8 @@ class Delivered:
     topic: str
     accepted: Sequence[tuple[Claimed, Accepted]] = ()
     guilty: Sequence[Guilty] = ()
-    # Rows of requests that failed and were not examined to the end.
-    unresolved: frozenset[int] = frozenset()
+    # Rows of requests that failed, and of which it is not known whether they are at fault.
+    suspects: frozenset[int] = frozenset()
     outage: Exception | None = None  # why the topic's circuit opens
 
 
@@ -155,7 +155,12 @@ class Delivery:
                 for failed, found in judged
                 if found in {Verdict.ROW_INVALID, Verdict.ROW_STRIKE}
             ],
-            unresolved=frozenset(row.id for failed in self._unresolved for row, _ in failed.rows),
+            suspects=frozenset(
+                row.id
+                for failed, found in judged
+                if found in {Verdict.ISOLATE, Verdict.TOPIC_OUTAGE}
+                for row, _ in failed.rows
+            ),
             outage=next(
                 (
                     failed.error

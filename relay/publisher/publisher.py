@@ -30,7 +30,7 @@ from relay.publisher.message import Sendable, message_of, requests
 # has to carry within the publish budget.
 CLAIM_BYTES = 4_000_000
 CODE_CHARACTERS = 64
-# What failed and could not be examined to the end is sent in so many requests the next time, side by side.
+# What failed once is sent in so many requests the next time, side by side and apart from all others.
 SUSPECT_PARTS = 8
 PROBE_ROWS = 3
 # A claim that walks over the rows of open topics, and finds no others, may cost this share of the time at most.
@@ -141,6 +141,7 @@ class Publisher:
             built = self._build(found.rows)
             delivery = self._delivery(topic, monotonic)
             rows = [pair for rows in built.by_topic.values() for pair in rows]
+            rows.sort(key=lambda pair: not pair[0].attempt_count)  # suspects first, here too
             delivered = await delivery.probe(rows, self._policy.publish_seconds / PROBE_ROWS)
             outcome = self._judge(found.rows, built, [delivered])
             await _settle(batch, outcome)
@@ -152,6 +153,8 @@ class Publisher:
         errors = [guilty.error for guilty in delivered.guilty]
         error = delivered.outage or next(iter(errors), None)
         if delivered.accepted or not found.seen:
+            if not found.seen:
+                self._suspects.pop(topic, None)
             probes, seconds = self._circuits.close(topic, now)
             self._claim_again_at = now
             self._observe(TopicClosed(topic, probes, seconds))
@@ -196,17 +199,20 @@ class Publisher:
 
     def _requests(self, topic: str, rows: Sequence[Sendable]) -> Iterator[Sequence[Sendable]]:
         """Cut the rows into requests: suspects first and among themselves, so that the others are their control."""
-        suspects = self._suspects.get(topic, frozenset())
-        suspected = [pair for pair in rows if pair[0].id in suspects]
-        part = ceil(len(suspected) / SUSPECT_PARTS)
-        for start in range(0, len(suspected), part or 1):
-            yield from requests(suspected[start : start + part], self._broker.limits)
-        yield from requests([pair for pair in rows if pair[0].id not in suspects], self._broker.limits)
+        remembered = self._suspects.get(topic, frozenset())
+        suspects, others = [], []
+        for pair in rows:
+            row = pair[0]
+            (suspects if row.attempt_count or row.id in remembered else others).append(pair)
+        part = ceil(len(suspects) / SUSPECT_PARTS)
+        for start in range(0, len(suspects), part or 1):
+            yield from requests(suspects[start : start + part], self._broker.limits)
+        yield from requests(others, self._broker.limits)
 
     def _remember(self, delivered: Delivered, now: float) -> None:
         topic = delivered.topic
-        if delivered.unresolved:
-            self._suspects[topic] = delivered.unresolved
+        if delivered.suspects:
+            self._suspects[topic] = delivered.suspects
         else:
             self._suspects.pop(topic, None)
         if delivered.outage is not None:

@@ -2,88 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
 
-from relay import emit
 from relay.brokers.broker import RequestLimits
 from relay.envelope import Message
 from relay.errors import BrokerError
-from relay.kernel.runner import Budget, Next, Report
-from relay.outbox.connect import connect_async
-from relay.outbox.outbox import Outbox
+from relay.kernel.runner import Next, Report
 from relay.publisher.events import BatchSettled, RequestFailed, RowFailed
-from relay.publisher.publisher import Publisher
-from relay.routes import Routes
-from tests.support.brokers import BrokerInHand
-from tests.support.outbox import FAILED, PENDING, PUBLISHED, count, event
-from tests.support.policies import policy
+from tests.support.bench import TOPIC, Bench
+from tests.support.outbox import FAILED, PENDING, PUBLISHED, count
 from tests.support.waiting import until_async
-
-TOPIC = "domain-events"
-
-
-class Bench:
-    """A publisher and all that surrounds it."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        self.broker = BrokerInHand()
-        self.seen: list[object] = []
-        self.later = 0.0
-        self.outbox = self.open_outbox()
-        self.publisher = self.publisher_on(self.outbox)
-
-    def open_outbox(self, skew: float = 0.0, idle_tx_ms: int = 20_000, routes: str = "", topic: str = TOPIC) -> Outbox:
-        """Another relay's connection to the same table."""
-        return Outbox(lambda: connect_async(self.url), "public", idle_tx_ms, Routes.parse(routes, topic), skew)
-
-    def publisher_on(self, outbox: Outbox, **values: Any) -> Publisher:
-        """Another relay."""
-        return Publisher(outbox, self.broker, policy(**values), self.seen.append)
-
-    async def run_once(self, publisher: Publisher | None = None, seconds: float = 30.0) -> Report:
-        """One pass with a budget of this many seconds, as much later as `self.later` says."""
-        loop = asyncio.get_running_loop()
-
-        def monotonic() -> float:
-            return loop.time() + self.later
-
-        budget = Budget(monotonic() + seconds, monotonic, asyncio.Event())
-        return await (publisher or self.publisher).run_once(budget)
-
-    def emit(self, *numbers: int, **fields: Any) -> list[str]:
-        """Commit events; answer with their ids."""
-        with psycopg.connect(self.url) as connection:
-            return [str(emitted.event_id) for emitted in emit(connection, [event(n, **fields) for n in numbers])]
-
-    def attempts(self) -> list[Any]:
-        """The rows that paid: number, attempts, code."""
-        return self.query(
-            "select aggregate_id::int, attempt_count, last_error_code from outbox_events "
-            "where attempt_count > 0 order by id"
-        )
-
-    def make_due(self) -> None:
-        """What waits for its next attempt has waited long enough."""
-        self.query("update outbox_events set available_at = now() where available_at > now() returning 1")
-
-    def query(self, text: str) -> list[Any]:
-        """Ask the database."""
-        with psycopg.connect(self.url) as connection:
-            return connection.execute(text.encode()).fetchall()
-
-
-@pytest.fixture
-async def bench(database: str) -> AsyncIterator[Bench]:
-    """A publisher on an empty outbox."""
-    bench = Bench(database)
-    yield bench
-    await bench.publisher.close()
 
 
 async def test_nothing_due_is_idle(bench: Bench) -> None:

@@ -13,14 +13,18 @@ class BrokerInHand:
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, list[Message]]] = []
+        self.asked: list[tuple[str, int]] = []  # every request, taken or not: its topic, how many messages
         self.refuse: Callable[[str], Exception | None] = lambda _: None
+        self.poisoned: Callable[[Message], Exception | None] = lambda _: None
         self.meanwhile: Callable[[], None] = lambda: None
 
     async def publish(self, topic: str, messages: Sequence[Message], seconds: float) -> Sequence[str]:
         """Keep the messages."""
         assert seconds > 0
         self.meanwhile()
-        if error := self.refuse(topic):
+        self.asked.append((topic, len(messages)))
+        errors = (self.refuse(topic), *map(self.poisoned, messages))
+        if error := next(filter(None, errors), None):
             raise error
         self.requests.append((topic, list(messages)))
         return [f"m{number}" for number, _ in enumerate(messages)]
