@@ -115,6 +115,10 @@ class Settings(BaseSettings):
     """Where health and metrics are served: a port of this machine alone, host:port, or off."""
     relay_http_token: SecretStr = SecretStr("")
     """The bearer token that HTTP requests carry. Required where RELAY_HTTP is reached from other machines."""
+    port: str = ""
+    """Where a platform sends requests; taken for RELAY_HTTP on a web dyno alone."""
+    dyno: str = ""
+    """What Heroku calls this process, such as web.1."""
 
     @field_validator("relay_broker", "relay_log_level", mode="before")
     @classmethod
@@ -158,6 +162,11 @@ class Settings(BaseSettings):
         if text:
             _key_of(text)
         return SecretStr(text)
+
+    @property
+    def runners(self) -> tuple[str, ...]:
+        """The names in RELAY_RUNNERS, each once, in its order."""
+        return tuple(dict.fromkeys(filter(None, map(str.strip, self.relay_runners.split(",")))))
 
     def require(self, *names: str) -> None:
         """Raise ConfigurationError with a sentence for each of these settings that is not set."""

@@ -8,10 +8,10 @@ from typing import Any
 
 import psycopg
 
-from relay.brokers.pubsub import PubSub
-from relay.cli.parts import outbox_connector, pubsub_address, routes
+from relay.cli.parts import outbox_connector, pubsub_address
+from relay.cli.runners import workers
+from relay.cli.serve import Site
 from relay.errors import ConfigurationError
-from relay.kernel.backoff import Delay, Retry
 from relay.kernel.clock import Clock, SystemClock
 from relay.kernel.loop import Loop
 from relay.kernel.observe import (
@@ -31,13 +31,10 @@ from relay.operate import line_redaction, logs
 from relay.operate.events import Reconnected, Started
 from relay.operate.stats import StatsRunner, Tally, short_look
 from relay.outbox import schema
-from relay.outbox.outbox import Connect, Outbox
-from relay.publisher.failures import Attempts
-from relay.publisher.publisher import Publisher, PublishPolicy
+from relay.outbox.outbox import Connect
+from relay.publisher.publisher import Publisher
 from relay.settings import Settings, load
 
-# How long a topic that fails is left alone at first, and how much longer at most.
-FIRST_OUTAGE_SECONDS, OUTAGE_JITTER_SECONDS = 0.5, 0.25
 # What remains after the soft timeout; at the defaults, half a second less than Heroku grants.
 HARD_END_SECONDS = CANCEL_SECONDS + CLOSE_SECONDS + 0.5
 
@@ -81,15 +78,21 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 async def _run(settings: Settings) -> int:
     shutdown, clock, tally = Shutdown(), SystemClock(), Tally()
-    observe = _SentencesAreEnough(to_all(_observe(settings), tally))
+    site = Site(settings, clock)
+    observe = _SentencesAreEnough(to_all(_observe(settings), tally, *site.listeners))
     soft_timeout = settings.relay_shutdown_ms.total_seconds()
     with shutdown.listening(soft_timeout + HARD_END_SECONDS):
         settings.require("database_url", "pubsub_project_id")
         connect = _announced(outbox_connector(settings), settings, observe)
-        worker = _publisher(settings, connect, clock, observe)
-        loop = Loop(worker, clock, settings.relay_runner_max_ms.total_seconds(), final=(ConfigurationError,))
+        seconds = settings.relay_runner_max_ms.total_seconds()
+        loops = [
+            Loop(worker, clock, seconds, final=(ConfigurationError,))
+            for worker in workers(settings, connect, clock, observe)
+        ]
         telling = _stats_loop(settings, tally, clock, observe)
-        abandoned = await supervise([loop, telling], shutdown, clock, soft_timeout, observe)
+        # Before the first pass, and until the last word: probes are answered for as long as there is something to ask.
+        async with site.open(observe):
+            abandoned = await supervise([*loops, telling], shutdown, clock, soft_timeout, observe)
     return 1 if abandoned else 0
 
 
@@ -107,17 +110,18 @@ async def _tick(settings: Settings) -> int:
     shutdown, clock, observe = Shutdown(), SystemClock(), _but_failed_passes(_observe(settings))
     with shutdown.listening(settings.relay_shutdown_ms.total_seconds() + HARD_END_SECONDS):
         settings.require("database_url", "pubsub_project_id")
-        worker = _publisher(settings, outbox_connector(settings), clock, observe)
+        runners = workers(settings, outbox_connector(settings), clock, observe)
         try:
             report = await tick(
-                [worker],
+                runners,
                 shutdown,
                 clock,
                 settings.relay_tick_max_ms.total_seconds(),
                 settings.relay_runner_max_ms.total_seconds(),
             )
         finally:
-            await worker.close(CLOSE_SECONDS)
+            for worker in runners:
+                await worker.close(CLOSE_SECONDS)
     print(json.dumps(report.as_json()), flush=True)
     if report.failures:
         raise report.failures[0]
@@ -186,33 +190,4 @@ def _started(database: str, settings: Settings) -> Started:
         broker=f"emulator {address.emulator}" if address.emulator else address.endpoint or "pubsub.googleapis.com",
         topic=settings.relay_topic,
         batch_size=settings.relay_batch_size,
-    )
-
-
-def _publisher(settings: Settings, connect: Connect, clock: Clock, observe: Observe) -> Worker:
-    """Build the publisher. It connects in its first pass: a database that is away is the loop's to wait for."""
-    idle_tx = settings.relay_idle_tx_ms.total_seconds()
-    outbox = Outbox(connect, settings.relay_schema, round(idle_tx * 1000), routes(settings))
-    publisher = Publisher(outbox, PubSub(pubsub_address(settings)), publish_policy(settings), observe)
-    # The last batch of a pass may begin as its budget ends. The database grants it this long, and so do we.
-    return Worker(publisher, clock, observe, grace=idle_tx)
-
-
-def publish_policy(settings: Settings) -> PublishPolicy:
-    """What the settings say about publishing."""
-    poll = settings.relay_poll_ms.total_seconds()
-    most = settings.relay_outage_max_ms.total_seconds()
-    return PublishPolicy(
-        batch_size=settings.relay_batch_size,
-        publish_seconds=settings.relay_publish_budget_ms.total_seconds(),
-        attempts=Attempts(
-            settings.relay_max_attempts,
-            Retry(
-                settings.relay_retry_base_ms.total_seconds(),
-                settings.relay_retry_max_ms.total_seconds(),
-                settings.relay_retry_jitter_ms.total_seconds(),
-            ),
-        ),
-        poll=Delay(poll, poll, settings.relay_poll_jitter_ms.total_seconds()),
-        outage=Delay(min(FIRST_OUTAGE_SECONDS, most), most, OUTAGE_JITTER_SECONDS),
     )

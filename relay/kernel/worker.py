@@ -21,23 +21,31 @@ class Outcome:
 
 
 class Worker:
-    """Runs the passes of one runner. `grace` is longer than any one unit of its work may take."""
+    """Runs the passes of one runner, each of up to `items`. No unit of work takes longer than `grace`."""
 
-    def __init__(self, runner: Runner, clock: Clock, observe: Observe, grace: float = GRACE_SECONDS) -> None:
+    def __init__(
+        self,
+        runner: Runner,
+        clock: Clock,
+        observe: Observe,
+        grace: float = GRACE_SECONDS,
+        items: int | None = None,
+    ) -> None:
         self.runner = runner
         self._clock = clock
         self._observe = observe
         self._grace = grace
+        self._items = items
         self._busy = False
 
-    async def run_once(self, stopping: asyncio.Event, seconds: float, items: int | None = None) -> Outcome:
+    async def run_once(self, stopping: asyncio.Event, seconds: float) -> Outcome:
         """Run one pass, or count it as skipped while the one before is under way."""
         if self._busy:
             self._observe(PassSkipped(self.runner.name))
             return Outcome(Report(skipped=1), 0.0)
         self._busy = True
         try:
-            return await self._pass(stopping, seconds, items)
+            return await self._pass(stopping, seconds)
         finally:
             self._busy = False
 
@@ -56,9 +64,9 @@ class Worker:
             self._observe(CloseFailed(self.runner.name, error))
         return True
 
-    async def _pass(self, stopping: asyncio.Event, seconds: float, items: int | None) -> Outcome:
+    async def _pass(self, stopping: asyncio.Event, seconds: float) -> Outcome:
         began = self._clock.monotonic()
-        budget = Budget(began + seconds, self._clock.monotonic, stopping, items)
+        budget = Budget(began + seconds, self._clock.monotonic, stopping, self._items)
         limit = asyncio.timeout(seconds + self._grace)
         try:
             async with limit:

@@ -10,7 +10,7 @@ from relay.errors import ConfigurationError
 from relay.kernel.clock import SystemClock
 from relay.kernel.loop import Loop
 from relay.kernel.runner import Budget, Pace, Report
-from relay.kernel.worker import Worker
+from relay.kernel.worker import GRACE_SECONDS, Worker
 
 P = ParamSpec("P")
 Step = Report | BaseException | Callable[[Budget], Awaitable[Report]]
@@ -87,9 +87,11 @@ class FakeRunner:
         self.closed += 1
 
 
-def worker_of(runner: FakeRunner, observe: Callable[[object], None] = lambda _: None, **settings: float) -> Worker:
+def worker_of(
+    runner: FakeRunner, observe: Callable[[object], None] = lambda _: None, grace: float = GRACE_SECONDS
+) -> Worker:
     """A worker in fake time."""
-    return Worker(runner, FakeClock(), observe, **settings)
+    return Worker(runner, FakeClock(), observe, grace)
 
 
 def loop_of(

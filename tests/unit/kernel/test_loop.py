@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from relay.cli.run import publish_policy
+from relay.cli.runners import pace, publish_policy
 from relay.errors import ConfigurationError
 from relay.kernel.backoff import Delay
 from relay.kernel.runner import Budget, Next, Pace, Report
@@ -301,3 +301,4 @@ def test_every_runner_is_paced_by_these_defaults(monkeypatch: pytest.MonkeyPatch
     for name in ("RELAY_POLL_MS", "RELAY_POLL_JITTER_MS", "RELAY_OUTAGE_MAX_MS"):
         monkeypatch.delenv(name, raising=False)
     assert publish_policy(load()).pace == PUBLISH
+    assert pace(load()) == Pace()

@@ -6,6 +6,7 @@ import pytest
 
 from relay.kernel.observe import CloseFailed, PassFailed, PassFinished, PassSkipped
 from relay.kernel.runner import Budget, Next, Report
+from relay.kernel.worker import Worker
 from tests.unit.kernel.fakes import FakeClock, FakeRunner, deaf, forever, in_fake_time, lasting, worker_of
 
 
@@ -174,7 +175,7 @@ async def test_a_pass_is_given_its_time_and_its_items() -> None:
         return Report()
 
     stopping = asyncio.Event()
-    await worker_of(FakeRunner(look)).run_once(stopping, 60, items=200)
+    await Worker(FakeRunner(look), FakeClock(), lambda _: None, items=200).run_once(stopping, 60)
 
     (budget,) = given
     assert budget.deadline - budget.monotonic() == 60

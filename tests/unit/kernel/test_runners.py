@@ -1,0 +1,72 @@
+"""Which runners RELAY_RUNNERS chooses, in which order."""
+
+import json
+from typing import Any
+
+import pytest
+
+from relay.cli.runners import RUNNERS, unknown, workers
+from relay.errors import ConfigurationError
+from relay.kernel.runner import Budget, Report
+from relay.kernel.shutdown import Shutdown
+from relay.kernel.tick import tick
+from relay.kernel.worker import Worker
+from relay.settings import Settings
+from tests.unit.kernel.fakes import FakeClock, FakeRunner, in_fake_time
+
+
+async def no_database() -> Any:
+    """Nothing here connects."""
+    raise AssertionError
+
+
+async def all_items(budget: Budget) -> Report:
+    """Work through as many items as a pass may."""
+    return Report(processed=budget.items or 0)
+
+
+def build(settings: Settings, *_: object, name: str) -> Worker:
+    """A runner that takes its items from the settings, as those other than publish do."""
+    return Worker(FakeRunner(all_items, name=name), FakeClock(), lambda _: None, items=settings.relay_runner_max_items)
+
+
+def table(*names: str) -> dict[str, Any]:
+    """A table of runners that do nothing but count."""
+    return {name: lambda settings, *_, name=name: build(settings, name=name) for name in names}
+
+
+def chosen_by(text: str, *known: str) -> list[Worker]:
+    """What RELAY_RUNNERS makes of a table."""
+    settings = Settings.model_construct(relay_runners=text)
+    return workers(settings, no_database, FakeClock(), lambda _: None, table(*known))
+
+
+@in_fake_time
+async def test_a_tick_calls_the_chosen_ones_in_the_settings_order_with_their_items() -> None:
+    """One that is not named does not run; one that is named twice runs once."""
+    ticked = await tick(
+        chosen_by(" export, publish ,export,", "publish", "other", "export"), Shutdown(), FakeClock(), 9, 9
+    )
+
+    runners = json.loads(json.dumps(ticked.as_json()))["runners"]
+    assert [(name, report["processed"]) for name, report in runners.items()] == [("export", 200), ("publish", 200)]
+
+
+def test_an_unknown_name_is_left_out_and_told_with_the_known_ones() -> None:
+    """A newer release's configuration does not stop this one."""
+    assert [worker.runner.name for worker in chosen_by("publsh,publish", "publish")] == ["publish"]
+    assert unknown(Settings.model_construct(relay_runners="publsh,publish"), RUNNERS) == [
+        (
+            "RELAY_RUNNERS names 'publsh', which is no runner of this release and is left out; "
+            "did you mean publish? known: publish"
+        )
+    ]
+
+
+def test_no_known_runner_at_all_is_refused() -> None:
+    """A relay that does nothing would look like one that works."""
+    with pytest.raises(ConfigurationError) as refusal:
+        chosen_by("retention", "publish")
+    assert str(refusal.value) == (
+        "RELAY_RUNNERS is 'retention' and names no runner of this release; choose from: publish"
+    )
