@@ -114,7 +114,7 @@ HOLDERS: list[Callable[[str], BaseException]] = [
     lambda value: ValueError(f"cannot read {value!r}"),
     lambda value: ValueError(f"cannot read {json.dumps({'card': value})}"),
     lambda value: RuntimeError(ValueError(f"cannot read '{value}' and '{value}'")),
-    lambda value: BrokerError("INVALID_ARGUMENT", f'attribute "{value}" is wrong'),
+    lambda value: BrokerError("INVALID_ARGUMENT", f'the attribute has the value "{value}"'),
     lambda value: NotFound(f"no such thing: '{value}'", errors=[value], details=[value]),  # type: ignore[no-untyped-call]
     lambda value: grpc.aio.AioRpcError(
         grpc.StatusCode.INTERNAL, grpc.aio.Metadata(), grpc.aio.Metadata(), f'wrong: "{value}"', value
