@@ -25,6 +25,7 @@ from relay.dev.prepare import prepare
 from relay.dev.pubsub import Fault, set_faults
 from relay.dev.stack import PROJECT_ID, Stack
 from relay.operate.audit import AuditedOutbox, AuditReport, audit
+from relay.routes import Routes
 
 TRANSACTIONS = 1_000
 ROLLED_BACK = TRANSACTIONS // ROLLED_BACK_EVERY
@@ -167,7 +168,7 @@ async def compare(url: str, address: PubSubAddress) -> AuditReport:
         await psycopg.AsyncConnection.connect(url, autocommit=True) as connection,
         PubSubReader(address, AUDIT) as reader,
     ):
-        return await audit(reader, AuditedOutbox(connection, "public", PROJECT_ID, TOPIC), QUIET_SECONDS)
+        return await audit(reader, AuditedOutbox(connection, "public", PROJECT_ID, Routes(TOPIC)), QUIET_SECONDS)
 
 
 def verdict(shop: Shop, shipping: Shipping, end: Ending, report: AuditReport, screen: Screen) -> bool:

@@ -9,7 +9,7 @@ from contextlib import closing
 from datetime import timedelta
 
 from relay.brokers.pubsub_reader import PubSubReader
-from relay.cli.parts import outbox_connector, pubsub_address
+from relay.cli.parts import outbox_connector, pubsub_address, routes
 from relay.kernel.duration import parse
 from relay.operate.audit import AuditedOutbox, audit
 from relay.operate.verdict import verdict
@@ -48,7 +48,7 @@ them as lost.""",
 async def _audit(options: argparse.Namespace, settings: Settings) -> int:
     address, connect = pubsub_address(settings), outbox_connector(settings)
     async with await connect() as connection, PubSubReader(address, options.subscription) as reader:
-        outbox = AuditedOutbox(connection, settings.relay_schema, address.project, settings.relay_topic)
+        outbox = AuditedOutbox(connection, settings.relay_schema, address.project, routes(settings))
         with closing(_Progress()) as progress:
             report = await audit(reader, outbox, options.quiet.total_seconds(), progress)
     print(json.dumps(report.as_json()) if options.json else verdict(report))

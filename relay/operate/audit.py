@@ -27,6 +27,7 @@ from relay.brokers.pubsub_reader import Received, Source
 from relay.errors import ConfigurationError
 from relay.operate.ledger import Arrival, Ledger, Row
 from relay.outbox.statements import search_path, statement
+from relay.routes import Routes
 
 # Findings that must not be. What is out of order counts only where the subscription promises order.
 FAULTS = ("lost", "unknown", "undecodable", "misrouted", "mismatched")
@@ -55,12 +56,12 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AuditedOutbox:
-    """Where the rows are, and where the relay publishes those that name no topic."""
+    """Where the rows are, and where the relay publishes each."""
 
     connection: psycopg.AsyncConnection[Any]
     schema: str
     project: str
-    default_topic: str
+    routes: Routes
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,13 @@ async def _record_rows(
     await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
     await connection.set_read_only(True)
     # Times of the database are compared with each other only: what crosses over is a span.
-    values = {"default_topic": outbox.default_topic, "topics": topics, "silence": time.monotonic() - silent_since}
+    values = {
+        "patterns": outbox.routes.patterns,
+        "pattern_topics": outbox.routes.pattern_topics,
+        "default_topic": outbox.routes.default,
+        "topics": topics,
+        "silence": time.monotonic() - silent_since,
+    }
     async with connection.transaction():
         await connection.execute(statement("audit_enter"), {"search_path": search_path(outbox.schema)})
         async with connection.cursor("audit", row_factory=args_row(Row)) as rows:

@@ -8,6 +8,7 @@ from relay.brokers.pubsub_client import PubSubAddress
 from relay.brokers.pubsub_reader import PubSubReader
 from relay.dev.stack import PROJECT_ID
 from relay.operate.audit import AuditedOutbox, AuditReport, audit
+from relay.routes import Routes
 from tests.support.pubsub import Channel
 
 QUIET_SECONDS = 0.2
@@ -20,11 +21,15 @@ class Audit:
     emulator: str
     database: str
 
-    async def __call__(self, channel: Channel, quiet: float = QUIET_SECONDS) -> AuditReport:
+    async def __call__(
+        self, channel: Channel, quiet: float = QUIET_SECONDS, routes: Routes | None = None
+    ) -> AuditReport:
         """Empty the channel's subscription and compare it with the outbox."""
         address = PubSubAddress(PROJECT_ID, emulator=self.emulator)
         async with (
             await psycopg.AsyncConnection.connect(self.database, autocommit=True) as connection,
             PubSubReader(address, channel.subscription) as reader,
         ):
-            return await audit(reader, AuditedOutbox(connection, "public", PROJECT_ID, channel.topic), quiet)
+            return await audit(
+                reader, AuditedOutbox(connection, "public", PROJECT_ID, routes or Routes(channel.topic)), quiet
+            )

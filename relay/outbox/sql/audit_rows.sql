@@ -2,7 +2,13 @@
 -- `here` tells whether it belongs to the subscription's topic; now() is the same on every page of the cursor.
 select id, event_id::text, coalesce(ordering_key, '') as ordering_key,
        sha256(convert_to(payload::text, 'UTF8')) as body_digest,
-       coalesce(topic, %(default_topic)s) = any(%(topics)s) as here,
+       coalesce(topic,
+                (select route.topic
+                   from unnest(%(patterns)s::text[], %(pattern_topics)s::text[])
+                        with ordinality as route (pattern, topic, place)
+                  where event_type like route.pattern
+                  order by place limit 1),
+                %(default_topic)s::text) = any(%(topics)s) as here,
        case when failed_at is not null then 'failed'
             when published_at is null then 'pending'
             when published_at >= now() - make_interval(secs => %(silence)s) then 'late'
