@@ -16,7 +16,7 @@ from tests.support.commands import ROOT, Commands
 from tests.support.outbox import FAILED, PUBLISHED, count, event
 from tests.support.pubsub import Channel
 
-SERVICE, RELAY = "shop", "outbox_relay"
+SERVICE, RELAY, OPERATOR = "shop", "outbox_relay", "outbox_operator"
 PASSWORD = "only-in-this-test"  # noqa: S105 -- of a role that lasts as long as its test
 
 
@@ -29,8 +29,8 @@ def grants() -> list[str]:
 
 @pytest.fixture
 def granted(database: str) -> Iterator[str]:
-    """A database with an outbox, and the two roles with the documented grants and nothing else."""
-    roles = [sql.Identifier(role) for role in (SERVICE, RELAY)]
+    """A database with an outbox, and the three roles with the documented grants and nothing else."""
+    roles = [sql.Identifier(role) for role in (SERVICE, RELAY, OPERATOR)]
     with psycopg.connect(database, autocommit=True) as owner:
         # What some servers still grant to everyone must not be what makes these tests pass.
         owner.execute("revoke all on schema public from public")
@@ -62,10 +62,11 @@ def refused(connection: psycopg.Connection[Any], statement: str) -> bool:
 
 
 def test_each_role_has_its_snippet() -> None:
-    """One for the services, one for the relay."""
-    for_service, for_relay = grants()
+    """One for the services, one for the relay, one for operators."""
+    for_service, for_relay, for_operator = grants()
     assert f"to {SERVICE};" in for_service
     assert f"to {RELAY};" in for_relay
+    assert f"to {OPERATOR};" in for_operator
 
 
 async def test_a_service_emits_whatever_an_event_may_carry(granted: str) -> None:
@@ -99,6 +100,63 @@ def test_the_relay_publishes_and_audits(granted: str, relay: Commands, channel: 
     assert (count(granted, PUBLISHED), count(granted, FAILED)) == (2, 1)
     assert audited.returncode == 0, audited.stderr
     assert json.loads(audited.stdout)["expected"] == 2
+
+
+def test_an_operator_looks_and_acts(granted: str, relay: Commands) -> None:
+    """The record is in the operator's hands to write, and not to change."""
+    with psycopg.connect(granted) as owner:
+        emit(owner, [event(1), event(2), event(3)])
+        owner.execute(
+            """update outbox_events set failed_at = now(), failure_reason = 'max_attempts'
+                where aggregate_id <> '3'"""
+        )
+        owner.execute("update outbox_events set ordering_key = 'k' where aggregate_id = '1'")
+    settings = {"DATABASE_URL": as_role(granted, OPERATOR)}
+
+    listed = relay("failed", "list", "--json", **settings)
+    first, second = (row["id"] for row in json.loads(listed.stdout)["rows"])
+    retried = relay("failed", "retry", str(first), "--by", "ana", **settings)
+    discarded = relay("failed", "discard", str(second), "--reason", "a test order", "--by", "ana", **settings)
+    shown = relay("failed", "show", str(first), "--json", **settings)
+    status = relay("status", "--json", **settings)
+    checked = relay("check", **settings)
+
+    for done in (listed, retried, discarded, shown, status, checked):
+        assert done.returncode == 0, done.stderr
+    assert retried.stdout.splitlines()[0] == "1 row(s) retried"
+    assert "out of order" in retried.stdout
+    assert json.loads(shown.stdout)["history"][0]["acted_by"] == "ana"
+    assert json.loads(shown.stdout)["payload"]["data"]["number"] == 1
+    assert json.loads(status.stdout)["last_action"]["why"] == "a test order"
+    assert (count(granted, FAILED), count(granted, "failed_at is null")) == (1, 2)
+    with psycopg.connect(as_role(granted, OPERATOR)) as operator:
+        for statement in (
+            "update outbox_actions set acted_by = 'nobody'",
+            "delete from outbox_actions",
+            "update outbox_events set payload = '{}'",
+            "update outbox_events set published_at = now(), message_id = 'm'",
+            "delete from outbox_events",
+        ):
+            assert refused(operator, statement), statement
+
+
+def test_the_relay_sees_the_queue(granted: str, relay: Commands) -> None:
+    """On its own dyno, without a right more than it had; it may not act."""
+    with psycopg.connect(granted) as owner:
+        emit(owner, event())
+        owner.execute("update outbox_events set failed_at = now(), failure_reason = 'max_attempts'")
+    settings = {"DATABASE_URL": as_role(granted, RELAY)}
+
+    status, checked = relay("status", **settings), relay("check", **settings)
+
+    assert status.returncode == 0, status.stderr
+    assert "this role may not read outbox_actions" in status.stdout
+    assert (checked.returncode, checked.stdout) == (
+        1,
+        "1 row(s) have failed, the limit is 0; look at them with: python -m relay failed list\n",
+    )
+    assert relay("failed", "retry", "--all", **settings).returncode == 1
+    assert count(granted, FAILED) == 1
 
 
 def test_neither_role_has_more_than_it_needs(granted: str) -> None:

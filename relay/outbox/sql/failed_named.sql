@@ -1,4 +1,4 @@
--- Each row that is named by its id or its event_id is found once, whatever its state.
+-- Each row that is named by its id or its event_id is found once, whatever its state; one lookup a name.
 select id, event_id::text, event_type, aggregate_type, aggregate_id,
        coalesce(topic,
                 (select route.topic
@@ -8,7 +8,13 @@ select id, event_id::text, event_type, aggregate_type, aggregate_id,
                 %(default_topic)s::text) as topic,
        ordering_key is not null as ordered, created_at::text, failed_at::text, failure_reason,
        attempt_count, last_error_code, last_error
-  from outbox_events
- where id in (select id from outbox_events where id = any(%(ids)s::bigint[])
-              union select id from outbox_events where event_id = any(%(event_ids)s::uuid[]))
+  from (select found.id as named_id
+          from unnest(%(ids)s::bigint[]) as name (id)
+         cross join lateral (select id from outbox_events where outbox_events.id = name.id offset 0) as found
+         union
+        select found.id
+          from unnest(%(event_ids)s::uuid[]) as name (event_id)
+         cross join lateral (
+               select id from outbox_events where outbox_events.event_id = name.event_id offset 0) as found) as named
+ cross join lateral (select * from outbox_events where outbox_events.id = named_id offset 0) as event
  order by id

@@ -1,0 +1,156 @@
+"""The plans of what operators ask, pinned on a table whose statistics are wrong: none looks at published rows."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from relay.dev.stack import Stack
+from relay.outbox.statements import statement
+from tests.support.postgres import fresh_database
+
+ROWS = 5_000
+FILL = """
+insert into outbox_events (event_id, event_type, aggregate_type, aggregate_id, payload, available_at, ordering_key,
+                           attempt_count, published_at, message_id, failed_at, failure_reason)
+select id, 'order.paid', 'order', n::text,
+       jsonb_build_object('event_id', id, 'event_type', 'order.paid', 'version', 1, 'occurred_at', now(),
+                          'actor', null, 'data', n),
+       case state when 'scheduled' then now() + interval '1 day' when 'due' then now() when 'retrying' then now()
+                  else '-infinity' end,
+       case state when 'ordered' then 'k' || n %% 9 end, case state when 'retrying' then 1 else 0 end,
+       case state when 'published' then now() end, case state when 'published' then 'm' end,
+       case when state in ('failed', 'discarded') then now() end,
+       case state when 'failed' then 'max_attempts' when 'discarded' then 'discarded' end
+  from unnest(array['published', 'failed', 'discarded', 'scheduled', 'due', 'retrying', 'ordered', 'fresh']) as state,
+       generate_series(1, %s) as n, lateral (select md5(state || n)::uuid as id) as identity
+"""
+ROUTING = {"patterns": [], "pattern_topics": [], "default_topic": "t"}
+PAGE = {
+    **dict.fromkeys(("type", "topic", "aggregate_type", "aggregate_id", "reason", "code", "since", "until")),
+    **ROUTING,
+    "discarded": False,
+    "rows": 500,
+    "after_time": "-infinity",
+    "after_id": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def filled(stack: Stack, template: str) -> Iterator[str]:
+    """A database with rows in every state, for tests that commit nothing."""
+    with fresh_database(stack.database_url, template) as url:
+        with psycopg.connect(url) as connection:
+            connection.execute("alter table outbox_events set (autovacuum_enabled = false)")
+            connection.execute(FILL, (ROWS,))
+        yield url
+
+
+@pytest.fixture
+def connection(filled: str) -> Iterator[psycopg.Connection[Any]]:
+    """An operator's transaction on the filled table, rolled back."""
+    with psycopg.connect(filled, prepare_threshold=None) as connection:
+        connection.execute(statement("operate_enter"), {"search_path": '"public"'})
+        yield connection
+        connection.rollback()
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every node of a plan."""
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
+
+
+def scans(connection: psycopg.Connection[Any], name: str, values: dict[str, Any]) -> list[dict[str, Any]]:
+    """Run a statement; answer with the nodes of its plan that touch a table."""
+    row = connection.execute(b"explain (analyze, format json, timing off) " + statement(name), values).fetchone()
+    assert row
+    plan = row[0] if isinstance(row[0], list) else json.loads(row[0])
+    return [node for node in nodes(plan[0]["Plan"]) if node["Node Type"].endswith("Scan") and "Relation Name" in node]
+
+
+def test_a_look_reads_the_indexes_of_what_waits_and_what_failed(connection: psycopg.Connection[Any]) -> None:
+    """Each row that it counts is read; no published one is."""
+    found = scans(connection, "queue", {"most": 100_000})
+    assert {scan["Index Name"] for scan in found} == {
+        "outbox_events_fresh",
+        "outbox_events_delayed",
+        "outbox_events_ordered",
+        "outbox_events_retrying",
+        "outbox_events_unresolved",
+    }
+    assert sum(scan.get("Rows Removed by Filter", 0) for scan in found) == 0
+
+
+def test_a_look_ends_at_its_limit(connection: psycopg.Connection[Any]) -> None:
+    """A backlog of any size costs the same."""
+    found = scans(connection, "queue", {"most": 100})
+    assert max(scan["Actual Rows"] for scan in found) <= 100
+
+
+def test_causes_are_those_of_a_bounded_number_of_rows(connection: psycopg.Connection[Any]) -> None:
+    """The newest of either kind."""
+    found = scans(connection, "errors", {**ROUTING, "most": 100, "shown": 10})
+    assert {(scan["Index Name"], scan["Actual Rows"]) for scan in found} == {
+        ("outbox_events_unresolved", 100),
+        ("outbox_events_retrying", 100),
+    }
+
+
+def test_a_page_of_failed_rows_passes_over_what_was_discarded(connection: psycopg.Connection[Any]) -> None:
+    """It reads what it answers with, and no more."""
+    (scan,) = scans(connection, "failed_page", PAGE)
+    assert (scan["Index Name"], scan["Actual Rows"]) == ("outbox_events_unresolved", 500)
+    assert scan.get("Rows Removed by Filter", 0) == 0
+
+
+def test_discarded_rows_have_an_index_too(connection: psycopg.Connection[Any]) -> None:
+    """That of all failed rows."""
+    (scan,) = scans(connection, "failed_page", {**PAGE, "discarded": True, "reason": "discarded"})
+    assert scan["Index Name"] == "outbox_events_failed_rows"
+
+
+def test_rows_are_named_through_the_indexes_of_their_names(connection: psycopg.Connection[Any]) -> None:
+    """One lookup a name."""
+    event_ids = [row[0] for row in connection.execute("select event_id from outbox_events order by id limit 2")]
+    found = scans(connection, "failed_named", {**ROUTING, "ids": [3, 4], "event_ids": event_ids})
+    assert {scan["Index Name"] for scan in found} == {"outbox_events_pkey", "outbox_events_event_id"}
+    assert max(scan["Actual Rows"] * scan["Actual Loops"] for scan in found) <= 4
+
+
+@pytest.mark.parametrize("name", ["failed_retry", "failed_discard"])
+def test_acting_looks_rows_up_by_id(connection: psycopg.Connection[Any], name: str) -> None:
+    """As settling does."""
+    chosen = connection.execute("select id from outbox_events where failed_at is not null order by id limit 500")
+    ids = [row[0] for row in chosen]
+    (lock,) = scans(connection, "failed_lock", {"ids": ids})
+    assert (lock["Index Name"], lock["Actual Rows"]) == ("outbox_events_pkey", 500)
+    record = {
+        "ids": ids,
+        "action_id": "0190163d-8694-739b-aea5-966c26f8ad91",
+        "action": "retry",
+        "by": "me",
+        "why": "w",
+    }
+    (recorded,) = scans(connection, "actions_record", record)
+    assert (recorded["Index Name"], recorded["Actual Loops"]) == ("outbox_events_pkey", 500)
+    lookup, place = scans(connection, name, {"ids": ids})
+    assert (lookup["Index Name"], place["Node Type"]) == ("outbox_events_pkey", "Tid Scan")
+
+
+def test_history_is_found_by_its_row_and_by_its_command(connection: psycopg.Connection[Any]) -> None:
+    """The record is never walked."""
+    connection.execute(
+        """insert into outbox_actions (action_id, action, acted_by, row_id, event_id, event_type, failed_at,
+                                       failure_reason, attempt_count)
+           select md5((n % 100)::text)::uuid, 'retry', 'me', n, md5(n::text)::uuid, 't', now(), 'max_attempts', 1
+             from generate_series(1, 2000) as n"""
+    )
+    assert {scan["Index Name"] for scan in scans(connection, "actions_of_row", {"id": 7})} == {"outbox_actions_row"}
+    assert {scan["Index Name"] for scan in scans(connection, "last_action", {"most": 100})} == {
+        "outbox_actions_pkey",
+        "outbox_actions_of_one_command",
+    }
