@@ -2,9 +2,13 @@
 
 import base64
 import json
+import os
+from collections.abc import Collection, Iterator
 from datetime import timedelta
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
+from dotenv import dotenv_values
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
@@ -13,12 +17,39 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from relay.errors import ConfigurationError
 from relay.kernel.duration import Duration, PositiveDuration, parse
+from relay.kernel.supervise import CANCEL_SECONDS, CLOSE_SECONDS
+from relay.routes import Routes
 
 _MISSING = {
     "database_url": "DATABASE_URL is not set; write it like postgresql://user:password@host:5432/db",
     "pubsub_project_id": "PUBSUB_PROJECT_ID is not set; name the Google Cloud project of your topics",
 }
 
+# Names that later releases know; here they would only look as if they worked.
+_RESERVED = frozenset(
+    [
+        "RELAY_SLOTS",
+        "RELAY_NOTIFY",
+        "RELAY_LISTEN_URL",
+        "RELAY_ON_FAILED_HEAD",
+        "RELAY_SHARD_INDEX",
+        "RELAY_SHARD_COUNT",
+        "RELAY_RETENTION",
+    ]
+)
+# Names that are not ours to judge: of the test suite and of the embedded stack.
+_OTHERS = frozenset({"RELAY_TEST_ROOT"})
+
+FIRST_OUTAGE = timedelta(milliseconds=500)
+_HARD_END = timedelta(seconds=CANCEL_SECONDS + CLOSE_SECONDS + 0.5)
+_HEROKU_KILLS = timedelta(seconds=30)
+_BELOW = (("relay_publish_budget_ms", "relay_idle_tx_ms", "or the database ends batches that still wait"),)
+_AT_MOST = (
+    ("relay_retry_base_ms", "relay_retry_max_ms"),
+    ("relay_idle_min_ms", "relay_idle_max_ms"),
+    ("relay_runner_max_ms", "relay_tick_max_ms"),
+    ("relay_publish_budget_ms", "relay_runner_max_ms"),
+)
 _LONGEST_IN_POSTGRES = timedelta(days=24)
 
 
@@ -198,12 +229,64 @@ def load(**overrides: Any) -> Settings:
         raise ConfigurationError("\n".join(map(_sentence, error.errors()))) from None
     except (SettingsError, OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"the environment or .env cannot be read: {error}") from None
-    if settings.relay_publish_budget_ms >= settings.relay_idle_tx_ms:
-        raise ConfigurationError(
-            f"RELAY_PUBLISH_BUDGET_MS ({settings.relay_publish_budget_ms}) must stay below "
-            f"RELAY_IDLE_TX_MS ({settings.relay_idle_tx_ms}), or the database ends batches that still wait"
-        )
+    if faults := list(_inconsistencies(settings)):
+        raise ConfigurationError("\n".join(faults))
     return settings
+
+
+def strangers() -> list[str]:
+    """A sentence for each RELAY_ name in the environment or .env that has no effect. None holds a value."""
+    try:
+        written = {name.upper() for name in (*os.environ, *dotenv_values(".env"))}
+    except (OSError, UnicodeDecodeError):
+        return []  # `load` says it
+    known = {name.upper() for name in Settings.model_fields}
+    return [
+        _stranger(name, known) for name in sorted(written - known) if name.startswith("RELAY_") and name not in _OTHERS
+    ]
+
+
+def _stranger(name: str, known: Collection[str]) -> str:
+    if name in _RESERVED:
+        return f"{name} has no effect in this release; remove it"
+    ours = [other.removeprefix("RELAY_") for other in known if other.startswith("RELAY_")]
+    near = get_close_matches(name.removeprefix("RELAY_"), ours, n=1)
+    return f"{name} is no setting of the relay and has no effect; " + (
+        f"did you mean RELAY_{near[0]}?" if near else "`python -m relay config` lists them all"
+    )
+
+
+def _inconsistencies(settings: Settings) -> Iterator[str]:
+    """A sentence for each pair of values that cannot both be meant."""
+    for lower, higher, why in _BELOW:
+        low, high = getattr(settings, lower), getattr(settings, higher)
+        if low >= high:
+            yield f"{lower.upper()} ({low}) must stay below {higher.upper()} ({high}), {why}"
+    for lower, higher in _AT_MOST:
+        low, high = getattr(settings, lower), getattr(settings, higher)
+        if low > high:
+            yield (
+                f"{lower.upper()} ({low}) is longer than {higher.upper()} ({high}); lower the first or raise the second"
+            )
+    if settings.relay_outage_max_ms < FIRST_OUTAGE:
+        yield (
+            f"RELAY_OUTAGE_MAX_MS ({settings.relay_outage_max_ms}) is shorter than the first pause after the broker "
+            f"failed ({FIRST_OUTAGE}); set it to 500ms or more"
+        )
+    if settings.dyno and settings.relay_shutdown_ms + _HARD_END >= _HEROKU_KILLS:
+        yield (
+            f"RELAY_SHUTDOWN_MS ({settings.relay_shutdown_ms}) and the {_HARD_END.total_seconds():g} s after it do not "
+            f"end before Heroku kills {settings.dyno} at 30 s; set it to 25s or less"
+        )
+    if settings.pubsub_emulator_host and settings.pubsub_endpoint:
+        yield (
+            f"PUBSUB_EMULATOR_HOST ({settings.pubsub_emulator_host}) and PUBSUB_ENDPOINT ({settings.pubsub_endpoint}) "
+            "name two brokers; remove one of them"
+        )
+    try:
+        Routes.parse(settings.relay_routes, settings.relay_topic)
+    except ValueError as error:
+        yield f"RELAY_ROUTES {error}"
 
 
 def _sentence(fault: ErrorDetails) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from relay.cli.parts import outbox_connector, pubsub_address
-from relay.cli.runners import workers
+from relay.cli.runners import RUNNERS, unknown, workers
 from relay.cli.serve import Site
 from relay.errors import ConfigurationError
 from relay.kernel.clock import Clock, SystemClock
@@ -33,7 +33,7 @@ from relay.operate.stats import StatsRunner, Tally, short_look
 from relay.outbox import schema
 from relay.outbox.outbox import Connect
 from relay.publisher.publisher import Publisher
-from relay.settings import Settings, load
+from relay.settings import Settings, load, strangers
 
 # What remains after the soft timeout; at the defaults, half a second less than Heroku grants.
 HARD_END_SECONDS = CANCEL_SECONDS + CLOSE_SECONDS + 0.5
@@ -63,7 +63,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         description=_RUN,
         epilog="example:\n  python -m relay run",
     )
-    lasting.set_defaults(command=lambda _: asyncio.run(_run(load())))
+    lasting.set_defaults(command=lambda _: asyncio.run(_run(_warned(load()))))
     once = commands.add_parser(
         "tick",
         help="publish what is due, print a report, exit",
@@ -73,7 +73,14 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
   python -m relay tick
   * * * * * cd /srv/outbox-relay && .venv/bin/python -m relay tick""",
     )
-    once.set_defaults(command=lambda _: asyncio.run(_tick(load())))
+    once.set_defaults(command=lambda _: asyncio.run(_tick(_warned(load()))))
+
+
+def _warned(settings: Settings) -> Settings:
+    """Say once, before anything starts, which of the configuration has no effect."""
+    for warning in (*strangers(), *unknown(settings, RUNNERS)):
+        print(f"relay: warning: {warning}", file=sys.stderr)
+    return settings
 
 
 async def _run(settings: Settings) -> int:

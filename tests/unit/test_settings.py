@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from relay.errors import ConfigurationError
-from relay.settings import Settings, load
+from relay.settings import Settings, load, strangers
 
 SECRET = "hunter2"  # noqa: S105 -- made up, to be looked for in what is printed
 
@@ -111,6 +111,9 @@ def test_every_setting_is_read_from_the_environment(line: Documented, monkeypatc
         "GOOGLE_CREDENTIALS_JSON": "{}",
         "RELAY_BATCH_SIZE": "7",
         "RELAY_BROKER": "pubsub",
+        "RELAY_TOPIC": "orders",
+        "RELAY_ROUTES": "order.*=orders",
+        "RELAY_TICK_MAX_MS": "61s",
         "RELAY_LOG_EVENTS": "on",
         "RELAY_MAX_ATTEMPTS": "7",
         "RELAY_RUNNER_MAX_ITEMS": "7",
@@ -191,6 +194,14 @@ def test_white_space_around_a_value_is_none_of_it(monkeypatch: pytest.MonkeyPatc
         ("RELAY_TICK_MAX_MS", "0", "RELAY_TICK_MAX_MS must be longer than zero"),
         ("RELAY_RUNNER_MAX_MS", "0", "RELAY_RUNNER_MAX_MS must be longer than zero"),
         ("RELAY_IDLE_TX_MS", "15s", "RELAY_PUBLISH_BUDGET_MS (0:00:15) must stay below RELAY_IDLE_TX_MS (0:00:15)"),
+        ("RELAY_RETRY_BASE_MS", "121s", "RELAY_RETRY_BASE_MS (0:02:01) is longer than RELAY_RETRY_MAX_MS (0:02:00)"),
+        ("RELAY_IDLE_MIN_MS", "31s", "RELAY_IDLE_MIN_MS (0:00:31) is longer than RELAY_IDLE_MAX_MS (0:00:30)"),
+        ("RELAY_RUNNER_MAX_MS", "10m", "RELAY_RUNNER_MAX_MS (0:10:00) is longer than RELAY_TICK_MAX_MS (0:08:00)"),
+        ("RELAY_RUNNER_MAX_MS", "9s", "RELAY_PUBLISH_BUDGET_MS (0:00:15) is longer than RELAY_RUNNER_MAX_MS (0:00:09)"),
+        ("RELAY_OUTAGE_MAX_MS", "499ms", "RELAY_OUTAGE_MAX_MS (0:00:00.499000) is shorter than the first pause"),
+        ("RELAY_ROUTES", "order", "RELAY_ROUTES has the part 'order', which is no route; write it like order.*=orders"),
+        ("RELAY_MAX_ATTEMPTS", "0", "RELAY_MAX_ATTEMPTS is '0': input should be greater than or equal to 1"),
+        ("RELAY_BROKER", "kafka", "RELAY_BROKER is 'kafka': input should be 'pubsub'"),
         ("RELAY_PUBLISH_BUDGET_MS", "21s", "RELAY_PUBLISH_BUDGET_MS (0:00:21) must stay below RELAY_IDLE_TX_MS"),
     ],
 )
@@ -379,3 +390,32 @@ def test_settings_do_not_change() -> None:
     """They are read once and passed down."""
     with pytest.raises(ValueError, match="frozen"):
         load().relay_topic = "another"
+
+
+def test_a_dyno_ends_by_itself_before_heroku_kills_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is cancelled after the soft timeout is rolled back in time, too."""
+    monkeypatch.setenv("DYNO", "relay.1")
+    load()
+    monkeypatch.setenv("RELAY_SHUTDOWN_MS", "26s")
+    with pytest.raises(ConfigurationError, match=r"^RELAY_SHUTDOWN_MS .* Heroku kills relay.1 at 30 s; set"):
+        load()
+
+
+def test_two_brokers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can want both."""
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:8085")
+    monkeypatch.setenv("PUBSUB_ENDPOINT", "there:443")
+    with pytest.raises(ConfigurationError, match="name two brokers; remove one of them"):
+        load()
+
+
+def test_a_name_that_has_no_effect_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it is written; its value is not repeated."""
+    monkeypatch.setenv("RELAY_TOPPIC", SECRET)
+    Path(".env").write_text(f"RELAY_SLOTS=2\nRELAY_XYZZY={SECRET}\nRELAY_TOPIC=orders\n")
+
+    assert strangers() == [
+        "RELAY_SLOTS has no effect in this release; remove it",
+        "RELAY_TOPPIC is no setting of the relay and has no effect; did you mean RELAY_TOPIC?",
+        "RELAY_XYZZY is no setting of the relay and has no effect; `python -m relay config` lists them all",
+    ]
