@@ -15,7 +15,7 @@ runpy.run_module("relay", run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.parametrize("package", ["google", "backoff", "pydantic_settings"])
+@pytest.mark.parametrize("package", ["google", "backoff", "pydantic_settings", "h11", "prometheus_client"])
 def test_a_missing_package_is_named_with_the_remedy(package: str) -> None:
     """Whoever installed without the relay extra is told so, not shown a traceback."""
     done = subprocess.run(

@@ -752,7 +752,7 @@ class TestConnections:
 
     def test_importing_relay_loads_nothing_of_the_publishing_side(self) -> None:
         """A service that only emits starts as fast as before, and needs none of those packages."""
-        web = ("http.server", "uvicorn", "aiohttp", "starlette")
+        web = ("http.server", "uvicorn", "aiohttp", "starlette", "h11", "prometheus_client")
         heavy = ("grpc", "google", "pydantic_settings", "redis", "opentelemetry", *web)
         script = f"import sys, relay; print([name for name in {heavy!r} if name in sys.modules])"
         answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
