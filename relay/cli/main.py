@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import psycopg
 
-from relay.cli import audit, dev, doctor, failed, migrate, run, status
+from relay.cli import audit, dev, doctor, failed, migrate, run, status, topics
 from relay.errors import ConfigurationError, RelayError
 
 FINE, FAILED, MISUSED = 0, 1, 2
@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     status.add_to(commands)
     failed.add_to(commands)
     doctor.add_to(commands)
+    topics.add_to(commands)
     audit.add_to(commands)
     dev.add_to(commands)
     return parser
