@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import psycopg
 
-from relay.cli import audit, dev, doctor, failed, migrate, run, status, topics
+from relay.cli import audit, config, dev, doctor, failed, migrate, run, status, topics
 from relay.errors import ConfigurationError, RelayError
 
 FINE, FAILED, MISUSED = 0, 1, 2
@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     failed.add_to(commands)
     doctor.add_to(commands)
     topics.add_to(commands)
+    config.add_to(commands)
     audit.add_to(commands)
     dev.add_to(commands)
     return parser

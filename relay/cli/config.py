@@ -1,0 +1,179 @@
+"""`relay config`: every setting, where its value comes from, and what is wrong with it."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from dotenv import dotenv_values
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from pydantic import SecretStr
+
+from relay.cli.runners import RUNNERS, chosen, unknown
+from relay.errors import ConfigurationError
+from relay.operate.http.address import http_address
+from relay.settings import Settings, load, strangers
+
+MASK = "***"
+# Set by the platform, not by its user.
+_PLATFORM = {"PORT", "DYNO", "GOOGLE_CLOUD_PROJECT"}
+# The parts of a connection string that are no secret; all others are masked.
+_SHOWN = {"host", "hostaddr", "port", "dbname", "user", "sslmode", "application_name", "connect_timeout"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One setting as it is."""
+
+    name: str
+    value: str
+    source: str  # environment, .env, platform or default
+    default: str
+    consequence: str
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the command line."""
+    command = commands.add_parser(
+        "config",
+        help="show every setting, its source, and what is wrong",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="""\
+Prints each setting with its value, where that comes from, its default and what
+it does. Secrets are masked. Exits 2 when something is wrong, and says what; a
+setting that is only missing is named and exits 0. Nothing is connected to.""",
+        epilog="examples:\n  python -m relay config\n  python -m relay config --json",
+    )
+    command.add_argument("--json", action="store_true", help="print settings, warnings and faults as JSON")
+    command.set_defaults(command=_config)
+
+
+def table() -> str:
+    """The reference of all settings, as Markdown."""
+    rows = ["| name | type | default | what it does |", "|---|---|---|---|"]
+    for name, field in Settings.model_fields.items():
+        default = _text(field.default)
+        rows.append(
+            f"| `{name.upper()}` | {_kind(field.default)} | {f'`{default}`' if default else ''} | {_said(name)} |"
+        )
+    return "\n".join(rows)
+
+
+def _config(options: argparse.Namespace) -> int:
+    faults, warnings = _judged()
+    lines = list(_lines())
+    if options.json:
+        print(json.dumps({"settings": [asdict(line) for line in lines], "warnings": warnings, "faults": faults}))
+    else:
+        for line in lines:
+            default = f", default {line.default}" if line.default and line.source != "default" else ""
+            print(f"{line.name}={line.value}\n    {line.source}{default}. {line.consequence}")
+        for warning in warnings:
+            print(f"relay: warning: {warning}", file=sys.stderr)
+        for fault in faults:
+            print(f"relay: {fault}", file=sys.stderr)
+    return 2 if faults else 0
+
+
+def _judged() -> tuple[list[str], list[str]]:
+    """What is wrong, and what may be."""
+    faults: list[str] = []
+    warnings = strangers()
+    try:
+        settings = load()
+    except ConfigurationError as error:
+        return str(error).splitlines(), warnings
+    warnings += unknown(settings, RUNNERS)
+    token = settings.relay_http_token.get_secret_value()
+    for check in (
+        lambda: chosen(settings, RUNNERS),
+        lambda: http_address(settings.relay_http, token, settings.port, settings.dyno),
+    ):
+        try:
+            check()
+        except ConfigurationError as error:
+            faults += str(error).splitlines()
+    for name in ("database_url", "pubsub_project_id"):
+        try:
+            settings.require(name)
+        except ConfigurationError as error:
+            warnings.append(str(error))
+    return faults, warnings
+
+
+def _lines() -> Iterator[Line]:
+    environment = _upper(os.environ)
+    try:
+        file = _upper(dotenv_values(".env"))
+    except (OSError, UnicodeDecodeError):
+        file = {}
+    for field_name, field in Settings.model_fields.items():
+        name, default = field_name.upper(), _text(field.default)
+        if written := environment.get(name):
+            source = "platform" if name in _PLATFORM else "environment"
+        elif written := file.get(name):
+            source = ".env"
+        else:
+            written, source = default, "default"
+        yield Line(name, _masked(name, field.default, written), source, default, _said(field_name))
+
+
+def _upper(values: Mapping[str, str | None]) -> dict[str, str]:
+    return {name.upper(): value.strip() for name, value in values.items() if value and value.strip()}
+
+
+def _said(name: str) -> str:
+    """The setting's text without the default at its end."""
+    field = Settings.model_fields[name]
+    default = _text(field.default)
+    return (field.description or "").removesuffix(f" {default}" if default else "")
+
+
+def _masked(name: str, default: Any, written: str) -> str:
+    if not written or not isinstance(default, SecretStr):
+        return written
+    return _masked_url(written) if name == "DATABASE_URL" else MASK
+
+
+def _masked_url(url: str) -> str:
+    try:
+        parts = conninfo_to_dict(url)
+    except ProgrammingError:
+        return MASK
+    # A password with a special character in it is cut there, and its rest is taken for a host, a port or a name.
+    cut = "@" in f"{parts.get('host')}{parts.get('dbname')}" or not str(parts.get("port") or 0).isdecimal()
+    if cut:
+        return MASK
+    return make_conninfo("", **{name: value if name in _SHOWN else MASK for name, value in parts.items()})
+
+
+def _kind(default: Any) -> str:
+    match default:
+        case bool():
+            return "on or off"
+        case timedelta():
+            return "duration"
+        case int():
+            return "number"
+        case SecretStr():
+            return "secret"
+        case _:
+            return "text"
+
+
+def _text(default: Any) -> str:
+    match default:
+        case bool():
+            return "on" if default else "off"
+        case timedelta():
+            milliseconds = default // timedelta(milliseconds=1)
+            return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
+        case SecretStr():
+            return default.get_secret_value()
+        case _:
+            return str(default)
