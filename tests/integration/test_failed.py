@@ -13,7 +13,7 @@ from relay.errors import ConfigurationError, MigrationError, OperateError
 from relay.operate import failed
 from relay.outbox import schema
 from relay.outbox.connect import connect_async
-from relay.outbox.failed import Action, FailedRows, Filter, Named, Operator
+from relay.outbox.failed import START, Action, FailedRows, Filter, Named, Operator
 from relay.outbox.queue import look
 from tests.support.outbox import count, event
 
@@ -75,7 +75,7 @@ async def test_pages_follow_each_other_without_a_gap(rows: FailedRows, database:
     store(database, *map(event, range(7)))
     fail(database)
 
-    after, seen = failed.START, []
+    after, seen = START, []
     while page := await rows.page(Filter(), 2, after):
         seen += [row.aggregate_id for row in page]
         after = failed.place_of(failed.cursor_of(page[-1]))

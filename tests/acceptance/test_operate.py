@@ -1,0 +1,114 @@
+"""`relay status`, `check` and `failed` as an operator runs them: exit codes, words, and JSON for scripts."""
+
+import json
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from relay import emit
+from tests.support.commands import Commands
+from tests.support.outbox import event
+
+
+@pytest.fixture
+def outbox(database: str, tmp_path: Path) -> Commands:
+    """The command line on an outbox with one pending and two failed rows; it needs no broker."""
+    with psycopg.connect(database) as connection:
+        emit(connection, [event(number, data={"secret": "DE02"}) for number in range(3)])
+        connection.execute(
+            """update outbox_events set failed_at = clock_timestamp(), failure_reason = 'max_attempts',
+                      attempt_count = 25, last_error_code = 'INTERNAL', last_error = 'boom'
+                where aggregate_id <> '0'"""
+        )
+    return Commands({"DATABASE_URL": database}, tmp_path)
+
+
+def test_status_is_for_people_and_for_scripts(outbox: Commands) -> None:
+    """Both say the same, and neither a payload."""
+    said, told = outbox("status"), outbox("status", "--json")
+
+    assert (said.returncode, told.returncode) == (0, 0), said.stderr + told.stderr
+    assert "failed    2: 2 max_attempts" in said.stdout
+    assert "2 failed with INTERNAL on domain-events" in said.stdout
+    assert said.stdout.endswith("next      python -m relay failed list\n")
+    found = json.loads(told.stdout)
+    assert (found["due"], found["failed"]["total"], found["last_action"]) == (1, 2, None)
+    assert "DE02" not in said.stdout + told.stdout
+
+
+def test_check_is_an_exit_code_with_a_sentence(outbox: Commands) -> None:
+    """0 within the limits, 1 beyond them, 2 for a limit that cannot be looked at."""
+    fine = outbox("check", "--max-failed", "2", "--max-age", "1d")
+    beyond = outbox("check", "--json", "--max-age", "1d")
+    wrong = outbox("check", "--max-pending", "100000")
+
+    assert (fine.returncode, fine.stdout) == (0, ""), fine.stderr
+    assert beyond.returncode == 1
+    verdict = json.loads(beyond.stdout)
+    assert (verdict["passed"], [breach["what"] for breach in verdict["breaches"]]) == (False, ["failed"])
+    assert wrong.returncode == 2
+    assert "counting ends at 100,000" in wrong.stderr
+
+
+def test_failed_rows_are_listed_page_by_page(outbox: Commands) -> None:
+    """The end of a page says how to go on."""
+    first = outbox("failed", "list", "--limit", "1")
+    cursor = first.stderr.strip().removeprefix("more: --after ")
+    second = json.loads(outbox("failed", "list", "--limit", "1", "--after", cursor, "--json").stdout)
+
+    assert "order/1" in first.stdout
+    assert [row["aggregate_id"] for row in second["rows"]] == ["2"]
+    assert second["next"] is None
+    assert "DE02" not in first.stdout + json.dumps(second)
+
+
+def test_an_action_says_what_it_did_and_show_knows_it(outbox: Commands) -> None:
+    """Of a dry run nothing is left."""
+    dry = outbox("failed", "retry", "--code", "INTERNAL", "--dry-run")
+    done = outbox("failed", "discard", "--aggregate-id", "1", "--reason", "a test order", "--by", "ana", "--json")
+    row = json.loads(outbox("failed", "list", "--reason", "discarded", "--json").stdout)["rows"][0]
+    shown = outbox("failed", "show", row["event_id"])
+
+    assert dry.stdout == "2 row(s) would be retried\n", dry.stderr
+    assert json.loads(done.stdout) == {
+        "action": "discard",
+        "dry_run": False,
+        "chosen": 1,
+        "acted": 1,
+        "skipped": 0,
+        "ordered": 0,
+    }
+    assert "DE02" in shown.stdout
+    assert "discard by ana" in shown.stdout
+    assert "a test order" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("retry",), "no row is chosen: name ids, a filter such as --code INTERNAL, or --all"),
+        (("retry", "1", "--all"), "not both"),
+        (("retry", "x1"), "'x1' is neither the id of a row nor an event_id"),
+        (("discard", "--all"), "the following arguments are required: --reason"),
+        (("retry", "--all", "--reason", "discarded"), "write --failure-reason discarded"),
+        (("retry", "--all", "--by", " "), "--by has 1 characters, or only blanks"),
+        (("list", "--limit", "0"), "--limit is 0; it is from 1 to 10,000"),
+        (("list", "--since", "yesterday"), "'yesterday' is neither a duration such as 2h nor an RFC 3339 time"),
+        (("list", "--after", "here"), "--after is 'here'; copy it from the end of the page before"),
+        ((), "the following arguments are required: ACTION"),
+    ],
+)
+def test_a_wrong_call_is_told_and_changes_nothing(outbox: Commands, arguments: tuple[str, ...], words: str) -> None:
+    """Exit 2, with what to write instead."""
+    done = outbox("failed", *arguments)
+    assert done.returncode == 2, done.stdout
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_row_that_is_not_there_is_a_failure(outbox: Commands) -> None:
+    """It may have been deleted since."""
+    done = outbox("failed", "show", "4711")
+    assert done.returncode == 1
+    assert "the outbox has no row 4711; it was deleted, or never there" in done.stderr
