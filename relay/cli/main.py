@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import psycopg
 
-from relay.cli import audit, config, dev, doctor, failed, migrate, run, status, topics
+from relay.cli import audit, config, dev, doctor, emit, failed, migrate, run, status, topics
 from relay.errors import ConfigurationError, RelayError
 
 FINE, FAILED, MISUSED = 0, 1, 2
@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(command=None)
     parser.add_argument("--version", action="version", version=f"outbox-relay {_version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    emit.add_to(commands)
     run.add_to(commands)
     migrate.add_to(commands)
     status.add_to(commands)

@@ -33,7 +33,20 @@ COMMANDS = sorted(_parsers())
 
 def test_every_command_is_known_here() -> None:
     """So that the other tests look at all of them."""
-    assert COMMANDS == ["audit", "check", "config", "dev", "doctor", "failed", "migrate", "run", "status", "tick", "topics"]
+    assert COMMANDS == [
+        "audit",
+        "check",
+        "config",
+        "dev",
+        "doctor",
+        "emit",
+        "failed",
+        "migrate",
+        "run",
+        "status",
+        "tick",
+        "topics",
+    ]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
