@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Iterator
 from datetime import timedelta
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
@@ -82,6 +83,9 @@ class Settings(BaseSettings):
     """A regional endpoint, such as europe-west1-pubsub.googleapis.com:443. The global one"""
     google_credentials_json: SecretStr = SecretStr("")
     """The content of a key or federation file, as JSON or its base64; goes over GOOGLE_APPLICATION_CREDENTIALS."""
+
+    google_application_credentials: str = ""
+    """A key or federation file; without it and GOOGLE_CREDENTIALS_JSON, the credentials that Google's library finds."""
 
     relay_broker: Literal["pubsub"] = "pubsub"
     """Which kind of broker the topics are in. pubsub"""
@@ -220,6 +224,12 @@ class Settings(BaseSettings):
         text = self.google_credentials_json.get_secret_value()
         return _key_of(text) if text else None
 
+    @property
+    def _key_file(self) -> str:
+        """The file that would be read: an emulator asks for none, and a key in the environment goes over it."""
+        unread = self.pubsub_emulator_host or self.google_credentials_json.get_secret_value()
+        return "" if unread else self.google_application_credentials
+
 
 def load(**overrides: Any) -> Settings:
     """Read the settings. Raises ConfigurationError with one line for each that is wrong."""
@@ -283,10 +293,25 @@ def _inconsistencies(settings: Settings) -> Iterator[str]:
             f"PUBSUB_EMULATOR_HOST ({settings.pubsub_emulator_host}) and PUBSUB_ENDPOINT ({settings.pubsub_endpoint}) "
             "name two brokers; remove one of them"
         )
+    if fault := _file_fault(settings._key_file):  # noqa: SLF001 -- of this module
+        yield f"GOOGLE_APPLICATION_CREDENTIALS names {settings.google_application_credentials!r}, which {fault}"
     try:
         Routes.parse(settings.relay_routes, settings.relay_topic)
     except ValueError as error:
         yield f"RELAY_ROUTES {error}"
+
+
+def _file_fault(path: str) -> str | None:
+    """Why the file is no credentials; nothing of its content is repeated."""
+    if not path:
+        return None
+    try:
+        key = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        return f"cannot be read: {error.strerror}; name a file that is there, or use GOOGLE_CREDENTIALS_JSON"
+    except ValueError:
+        key = None
+    return None if isinstance(key, dict) else "is no JSON object; name a key or federation file, unchanged"
 
 
 def _sentence(fault: ErrorDetails) -> str:

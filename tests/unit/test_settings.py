@@ -59,6 +59,7 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "PUBSUB_EMULATOR_HOST": "",
         "PUBSUB_ENDPOINT": "",
         "GOOGLE_CREDENTIALS_JSON": "",
+        "GOOGLE_APPLICATION_CREDENTIALS": "",
         "RELAY_BROKER": "pubsub",
         "RELAY_TOPIC": "domain-events",
         "RELAY_ROUTES": "",
@@ -109,6 +110,7 @@ def test_every_setting_is_read_from_the_environment(line: Documented, monkeypatc
     """Under its name in capitals."""
     values = {
         "GOOGLE_CREDENTIALS_JSON": "{}",
+        "GOOGLE_APPLICATION_CREDENTIALS": "key.json",
         "RELAY_BATCH_SIZE": "7",
         "RELAY_BROKER": "pubsub",
         "RELAY_TOPIC": "orders",
@@ -122,6 +124,7 @@ def test_every_setting_is_read_from_the_environment(line: Documented, monkeypatc
     }
     value = values.get(line.name, "21s" if line.name.endswith("_MS") else "host=x")
     monkeypatch.setenv(line.name, value)
+    Path("key.json").write_text("{}")
 
     assert text_of(getattr(load(), line.name.lower())) == value
 
@@ -419,3 +422,17 @@ def test_a_name_that_has_no_effect_is_told(monkeypatch: pytest.MonkeyPatch) -> N
         "RELAY_TOPPIC is no setting of the relay and has no effect; did you mean RELAY_TOPIC?",
         "RELAY_XYZZY is no setting of the relay and has no effect; `python -m relay config` lists them all",
     ]
+
+
+@pytest.mark.parametrize(("content", "words"), [(None, "cannot be read: No such file"), (SECRET, "is no JSON object")])
+def test_a_key_file_that_is_none_is_refused(content: str | None, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its content; an emulator asks for no file."""
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "key.json")
+    if content:
+        Path("key.json").write_text(content)
+    with pytest.raises(ConfigurationError) as refusal:
+        load()
+    assert str(refusal.value).startswith(f"GOOGLE_APPLICATION_CREDENTIALS names 'key.json', which {words}")
+    assert SECRET not in str(refusal.value)
+    monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:8085")
+    load()
