@@ -8,6 +8,7 @@ import pytest
 
 from relay.dev.stack import PROJECT_ID, Stack
 from tests.support.audits import Audit
+from tests.support.bench import Bench
 from tests.support.commands import Commands
 from tests.support.postgres import fresh_database, migrated_template
 from tests.support.pubsub import Channel, PubSubSide
@@ -73,3 +74,11 @@ def relay(stack: Stack, database: str, channel: Channel, tmp_path: Path) -> Comm
 def audit(stack: Stack, database: str) -> Audit:
     """The oracle: called with a channel, it empties the subscription and compares what came with the outbox."""
     return Audit(stack.pubsub_emulator_host, database)
+
+
+@pytest.fixture
+async def bench(database: str) -> AsyncIterator[Bench]:
+    """A publisher on an empty outbox, a broker in the test's hand, a clock that the test moves."""
+    bench = Bench(database)
+    yield bench
+    await bench.publisher.close()

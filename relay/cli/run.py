@@ -49,9 +49,8 @@ at `errors` in the report. It exits 1 when a runner failed, without its database
 for example.
 
 In the report, `processed` counts the rows that were claimed, `updated` those
-that were published, `skipped` those left alone because their topic failed just
-now, and `errors` those that the broker did not take or never will; `next` is
-"again" where more is due."""
+that were published, and `errors` those that the broker did not take or never
+will; `next` is "again" where more is due."""
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

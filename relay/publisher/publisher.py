@@ -200,7 +200,8 @@ class Publisher:
     def _requests(self, topic: str, rows: Sequence[Sendable]) -> Iterator[Sequence[Sendable]]:
         """Cut the rows into requests: suspects first and among themselves, so that the others are their control."""
         remembered = self._suspects.get(topic, frozenset())
-        suspects, others = [], []
+        suspects: list[Sendable] = []
+        others: list[Sendable] = []
         for pair in rows:
             row = pair[0]
             (suspects if row.attempt_count or row.id in remembered else others).append(pair)

@@ -1,0 +1,48 @@
+"""An outage that lasts for days, by a clock that the test moves on: what it costs the outbox, and the process."""
+
+import gc
+import tracemalloc
+
+import pytest
+
+from relay.errors import BrokerError
+from relay.kernel.backoff import Retry
+from relay.publisher.events import TopicProbed
+from relay.publisher.failures import Attempts
+from tests.support.bench import Bench
+from tests.support.outbox import FAILED, PENDING, PUBLISHED, count
+
+PASSES = 10_000
+WARM_UP = 1_000
+# What the process may hold more after nine thousand passes than after one thousand.
+FLAT_BYTES = 100_000
+
+
+@pytest.mark.timeout(300)
+async def test_ten_thousand_passes_in_an_outage_cost_nobody_an_attempt(bench: Bench) -> None:
+    """28 hours at a probe every ten seconds: no row fails or is written, memory stays flat, and then all goes out."""
+    bench.emit(*range(500))
+    relay = bench.publisher_on(bench.outbox, attempts=Attempts(3, Retry(5, 120, 0)))
+    bench.broker.refuse = lambda _: BrokerError("UNAVAILABLE", "away")
+    probes, held = 0, []
+    tracemalloc.start()
+    for number in range(PASSES):
+        bench.later += 10.25
+        await bench.run_once(relay)
+        probes += sum(isinstance(event, TopicProbed) for event in bench.seen)
+        bench.seen.clear()
+        bench.broker.asked.clear()
+        if number in {WARM_UP, PASSES - 1}:
+            gc.collect()
+            held.append(tracemalloc.get_traced_memory()[0])
+    tracemalloc.stop()
+    written = bench.query("select n_tup_upd from pg_stat_user_tables where relname = 'outbox_events'")
+    assert probes >= PASSES - 1
+    assert written == [(0,)]
+    assert held[1] - held[0] < FLAT_BYTES
+    assert (count(bench.url, PENDING), count(bench.url, FAILED), bench.attempts()) == (500, 0, [])
+
+    bench.broker.refuse = lambda _: None
+    bench.later += 10.25
+    await bench.run_once(relay)
+    assert count(bench.url, PUBLISHED) == 500
