@@ -1,0 +1,31 @@
+"""`relay run` that kills itself, as nothing but `kill -9` does, when it passes a crash point for the nth time.
+
+Example: python -m tests.chaos.dying_relay settle.after 3
+"""
+
+import os
+import signal
+import sys
+
+from relay.__main__ import main
+from relay.publisher import crash_points
+from relay.publisher.crash_points import Point
+
+
+def die_at(place: Point, nth: int) -> None:
+    """Let the process die at the nth passing of the place."""
+    passed = 0
+
+    def reached(point: Point) -> None:
+        nonlocal passed
+        passed += point is place
+        if passed == nth:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    crash_points.reached = reached
+
+
+if __name__ == "__main__":
+    die_at(Point(sys.argv[1]), int(sys.argv[2]))
+    sys.argv[1:] = ["run"]
+    sys.exit(main())

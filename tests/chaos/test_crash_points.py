@@ -1,0 +1,167 @@
+"""A relay dies at every place on the road, under load: nothing is lost, and little goes out twice."""
+
+import asyncio
+import random
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from relay.dev.pubsub import Fault, requests_of, set_faults
+from relay.dev.stack import PROJECT_ID, Stack
+from relay.operate.audit import AuditReport
+from relay.publisher.crash_points import Point
+from tests.support.audits import Audit
+from tests.support.chaos import ROUNDS, SECONDS, Load, dying, emit_events, logged, settings, stop, until_drained
+from tests.support.commands import Commands
+from tests.support.outbox import FAILED, count
+from tests.support.postgres import fresh_database
+from tests.support.pubsub import Channel, PubSubSide
+from tests.support.waiting import until_async
+
+BATCH = 20
+AHEAD = 10 * BATCH
+AT_ONCE = 3
+# From when the broker may have the messages until the commit stands.
+IN_DOUBT = {
+    Point.PUBLISH_AFTER,
+    Point.ACK_BEFORE,
+    Point.ACK_AFTER,
+    Point.SETTLE_BEFORE,
+    Point.SETTLE_AFTER,
+    Point.COMMIT_BEFORE,
+}
+TAKEN = IN_DOUBT - {Point.PUBLISH_AFTER}
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(900)]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One death."""
+
+    point: Point
+    number: int
+
+    @property
+    def nth(self) -> int:
+        """At which passing: another one each time, and the same one whenever the tests run."""
+        return random.Random(f"{self.point.value} {self.number}").randint(2, 8)  # noqa: S311 -- to repeat
+
+    @property
+    def beside(self) -> bool:
+        """Whether a second relay works beside it, or one is started after it."""
+        return (list(Point).index(self.point) + self.number) % 2 == 0
+
+    def __str__(self) -> str:
+        return f"{self.point.value} {self.number}"
+
+
+TRIALS = [Trial(point, number) for number in range(ROUNDS) for point in Point]
+
+
+def die_and_finish(trial: Trial, relay: Commands, database: str, log: Path) -> tuple[int, int, int]:
+    """Run the trial; answer with both exit codes and the number of events."""
+    with Load(database, AHEAD) as load, dying(relay, trial.point, trial.nth) as victim:
+        if trial.beside:
+            with logged(relay, log) as survivor:
+                died = victim.wait(SECONDS)
+                load.stop()
+                until_drained(database)
+                return died, stop(survivor), load.emitted
+        died = victim.wait(SECONDS)
+    assert died == -signal.SIGKILL
+    with logged(relay, log) as survivor:
+        until_drained(database)
+        return died, stop(survivor), load.emitted
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def side(stack: Stack) -> AsyncIterator[PubSubSide]:
+    """The emulator, for all trials."""
+    side = PubSubSide(stack.pubsub_emulator_host)
+    yield side
+    await side.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def trials(
+    stack: Stack, template: str, side: PubSubSide, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[dict[Trial, "asyncio.Task[AuditReport]"]]:
+    """Every trial, each with a database and a topic of its own, some at a time."""
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def run(trial: Trial) -> AuditReport:
+        async with turns:
+            folder = tmp_path_factory.mktemp("trial")
+            with fresh_database(stack.database_url, template) as database:
+                channel = await side.open()
+                relay = relay_on(stack, database, channel, folder)
+                died, ended, emitted = await asyncio.to_thread(die_and_finish, trial, relay, database, folder / "log")
+                assert (died, ended) == (-signal.SIGKILL, 0), (folder / "log").read_text()[-2000:]
+                assert count(database, FAILED) == 0
+                report = await Audit(stack.pubsub_emulator_host, database)(channel)
+                assert report.expected == emitted
+                return report
+
+    tasks = {trial: asyncio.create_task(run(trial)) for trial in TRIALS}
+    yield tasks
+    for task in tasks.values():
+        task.cancel()
+    await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+
+def relay_on(stack: Stack, database: str, channel: Channel, folder: Path) -> Commands:
+    """Relays in small batches on this database and topic."""
+    return Commands(
+        {
+            "DATABASE_URL": database,
+            "PUBSUB_EMULATOR_HOST": stack.pubsub_emulator_host,
+            "PUBSUB_PROJECT_ID": PROJECT_ID,
+            "RELAY_TOPIC": channel.topic,
+            **settings(BATCH),
+        },
+        folder,
+    )
+
+
+@pytest.mark.parametrize("trial", TRIALS, ids=str)
+async def test_a_relay_that_dies_loses_nothing(trial: Trial, trials: "dict[Trial, asyncio.Task[AuditReport]]") -> None:
+    """What it had in doubt goes out twice, one batch at most; before and after that, nothing does."""
+    report = await trials[trial]
+    assert report.passed, report
+    assert report.lost == 0
+    assert report.duplicates <= (BATCH if trial.point in IN_DOUBT else 0), report
+    if trial.point in TAKEN:
+        assert report.duplicates > 0, "the broker had taken the batch, and nothing was published again"
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_a_relay_that_dies_while_its_request_is_on_the_wire_loses_nothing(
+    stack: Stack, template: str, side: PubSubSide, tmp_path: Path, *, stored: bool
+) -> None:
+    """Whether the broker has taken the messages, which the dead relay cannot have known, or not."""
+    broker = stack.pubsub_emulator_host
+    channel = await side.open()
+    topic = f"projects/{PROJECT_ID}/topics/{channel.topic}"
+    with fresh_database(stack.database_url, template) as database:
+        relay = relay_on(stack, database, channel, tmp_path)
+        emit_events(database, AHEAD)
+        await set_faults(broker, Fault("OK", method="Publish", topic=topic, after=stored, silent=True))
+
+        async def arrived() -> bool:
+            return (await requests_of(broker, topic)).requests > 0
+
+        with logged(relay, tmp_path / "log") as victim:
+            await until_async(arrived, "the request is at the broker")
+            victim.kill()
+        await set_faults(broker)
+        with logged(relay, tmp_path / "log") as survivor:
+            await asyncio.to_thread(until_drained, database)
+            assert stop(survivor) == 0
+        report = await Audit(broker, database)(channel)
+    assert report.passed, report
+    assert (report.expected, report.lost, report.duplicates) == (AHEAD, 0, BATCH if stored else 0)
