@@ -79,7 +79,7 @@ async def publish_again(variables: Mapping[str, str]) -> None:
 
 def test_there_is_a_test_for_each_snippet() -> None:
     """A snippet that nobody runs is a snippet that is wrong one day."""
-    assert [language for language, _ in SNIPPETS] == ["sh", "python", "sql", "python", "sh", "sh", "sh", "ini", "sh"]
+    assert [language for language, _ in SNIPPETS] == ["sh", "python", "sql", "python", "sh", "sh", "sh", "ini", "sh", "sh"]
 
 
 def test_the_extras_to_install_exist() -> None:
@@ -125,17 +125,27 @@ def test_the_settings_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_running_the_relay(relay: Commands, bare_database: str) -> None:
-    """`migrate` makes an outbox, and `run` publishes what is emitted into it."""
-    migrate, run = commands("relay migrate")
-    assert (migrate[:3], run[:3]) == (["python", "-m", "relay"],) * 2
+    """`migrate` makes an outbox, `topics ensure` its topics, and `run` publishes what is emitted into it."""
+    migrate, topics, run = commands("relay migrate")
+    assert (migrate[:3], topics[:3], run[:3]) == (["python", "-m", "relay"],) * 3
     relay.settings["DATABASE_URL"] = bare_database
     assert relay(*migrate[3:]).returncode == 0
+    assert relay(*topics[3:]).returncode == 0
     with psycopg.connect(bare_database) as connection:
         connection.execute(snippet("sql", "outbox_emit").encode())
     with relay.background(*run[3:]) as process:
         until(lambda: count(bare_database, PUBLISHED) == 1, "the relay publishes")
         code, log = terminate(process)
     assert code == 0, log
+
+
+def test_operating_it(relay: Commands) -> None:
+    """Each command says of an outbox that is well that it is."""
+    lines = commands("relay doctor")
+    assert [line[:3] for line in lines] == [["python", "-m", "relay"]] * 5
+    for line in lines:
+        done = relay(*line[3:])
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
 
 
 async def test_trying_it_in_two_terminals(tmp_path: Path) -> None:
