@@ -31,8 +31,9 @@ class Circuits:
         return tuple(self._open)
 
     def due(self, now: float) -> Sequence[str]:
-        """The open topics that are to be asked again."""
-        return [topic for topic, circuit in self._open.items() if circuit.probe_at <= now]
+        """The open topics that are to be asked again, those that wait for it longest first."""
+        waiting = sorted((circuit.probe_at, topic) for topic, circuit in self._open.items() if circuit.probe_at <= now)
+        return [topic for _, topic in waiting]
 
     def place(self, topic: str) -> Place:
         """Where the next probe of an open topic looks on."""

@@ -195,6 +195,22 @@ async def test_a_mistyped_default_topic_fails_nothing_for_good(bench: Bench, cod
     assert sorted(bench.broker.event_ids) == sorted(other + ids)
 
 
+async def test_many_mistyped_topics_do_not_slow_the_others(bench: Bench) -> None:
+    """A bounded number of probes between two batches; each open topic has its turn nevertheless."""
+    for number in range(40):
+        bench.emit(number, topic=f"mistyped-{number}")
+    bench.broker.refuse = lambda topic: BrokerError("NOT_FOUND", "x") if topic != TOPIC else None
+    await bench.run_once()
+    ids = bench.emit(*range(100, 150))
+    for _ in range(4):
+        bench.broker.asked.clear()
+        bench.later += 2
+        await bench.run_once()
+        assert len({topic for topic, _ in bench.broker.asked} - {TOPIC}) == 10
+    assert bench.broker.event_ids == ids
+    assert {event.topic for event in seen(bench, TopicProbed)} == {f"mistyped-{number}" for number in range(40)}
+
+
 async def test_routes_decide_whose_circuit_it_is(bench: Bench) -> None:
     """Rows of a routed topic that is open are told apart in the database as in the relay."""
     relay = bench.publisher_on(bench.open_outbox(routes="late.*=late-events,late.but_fine=fine-events"))

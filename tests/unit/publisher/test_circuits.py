@@ -40,6 +40,16 @@ def test_each_topic_is_alone() -> None:
     assert circuits.open_topics == ("b",)
 
 
+def test_those_that_wait_longest_are_asked_first() -> None:
+    """However many are due, each has its turn."""
+    circuits = Circuits(Delay(0.5, 10, 0))
+    for number, topic in enumerate("cab"):
+        circuits.open(topic, float(number))
+    assert circuits.due(9.0) == ["c", "a", "b"]
+    circuits.in_vain("c", START, 9.0)
+    assert circuits.due(99.0) == ["a", "b", "c"]
+
+
 def test_a_topic_that_fails_again_begins_anew() -> None:
     """A success ended its series."""
     circuits = Circuits(Delay(0.5, 10, 0))
