@@ -51,6 +51,9 @@ class Proxy:
         self.happened = threading.Event()
         """Set when a COMMIT was dealt with as `at_commit` asked."""
         self.accepted = 0
+        self.rejected = 0
+        """How many connections were reset on arrival since the last `reject`."""
+        self._rejecting = False
         self._lock = threading.Lock()
         self._connections: set[_Connection] = set()
         self._at_commit: AtCommit | None = None
@@ -100,9 +103,14 @@ class Proxy:
             for connection in self._connections:
                 connection.silent.set()
 
+    def reject(self) -> None:
+        """Reset every connection, those to come as soon as they come, and count these."""
+        self._rejecting, self.rejected = True, 0
+        self.cut()
+
     def thaw(self) -> None:
-        """Serve new connections again; what was frozen is cut."""
-        self._silent = False
+        """Serve new connections again, after `freeze` or `reject`; what was frozen is cut."""
+        self._silent = self._rejecting = False
         self.cut()
 
     def _accept(self, listener: socket.socket) -> None:
@@ -111,6 +119,10 @@ class Proxy:
                 client, _ = listener.accept()
             except OSError:
                 return
+            if self._rejecting:
+                self.rejected += 1
+                _Connection(client, client).cut()
+                continue
             try:
                 server = socket.create_connection(self.target)
             except OSError:

@@ -42,18 +42,23 @@ class PubSubSide:
     async def open(self, *, ordered: bool = False, ack_deadline: int = 60) -> Channel:
         """Create a topic with a subscription; answer with their short names."""
         name = f"t-{uuid4().hex}"
-        topic = self._names.topic(name)
+        channel = Channel(name, name)
+        await self.create(channel, ordered=ordered, ack_deadline=ack_deadline)
+        return channel
+
+    async def create(self, channel: Channel, *, ordered: bool = False, ack_deadline: int = 60) -> None:
+        """Create this topic and subscription."""
+        topic = self._names.topic(channel.topic)
         await self._publisher.create_topic(name=topic, timeout=SECONDS)
         await self._subscriber.create_subscription(
             request={
-                "name": self._names.subscription(name),
+                "name": self._names.subscription(channel.subscription),
                 "topic": topic,
                 "ack_deadline_seconds": ack_deadline,
                 "enable_message_ordering": ordered,
             },
             timeout=SECONDS,
         )
-        return Channel(name, name)
 
     async def publish(self, channel: Channel, messages: Iterable[PubsubMessage]) -> None:
         """Publish messages past the relay."""
