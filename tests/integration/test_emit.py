@@ -781,7 +781,9 @@ class TestSize:
             Event(event_type=names[0], aggregate_type=names[1], aggregate_id=names[2], data=data, attributes=own),
         )
         with shared.cursor(binary=True, row_factory=args_row(Claimed)) as cursor:
-            row = cursor.execute(statement("claim_fresh"), {"rows": 1, "bytes": 10**8, "skew": 0.0}).fetchone()
+            limits = {"rows": 1, "bytes": 10**8, "closed_to": []}
+            routing = {"patterns": [], "pattern_topics": [], "default_topic": "domain-events"}
+            row = cursor.execute(statement("claim_fresh"), limits | routing).fetchone()
         shared.rollback()
         assert row
 
