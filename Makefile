@@ -1,7 +1,7 @@
 # Everything this project needs, from nothing but Python >= 3.11 and make.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help install demo test docs lint lock clean
+.PHONY: help install demo test chaos docs lint lock clean
 
 # The first interpreter on PATH that runs and is new enough.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3 python; do \
@@ -30,6 +30,9 @@ test: $(READY) ## the whole suite on embedded servers
 
 docs: $(READY) ## the tables of the reference pages, from the code
 	@$(BIN)/python docs/generate.py
+
+chaos: $(READY) ## every death and outage at full size, some minutes
+	@CHAOS=full $(BIN)/python -m pytest tests/chaos $(ARGS)
 
 lint: $(READY) ## style, types, import rules
 	@$(BIN)/ruff check .
