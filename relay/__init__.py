@@ -3,6 +3,7 @@
 from relay.emit import Emitted, emit, emit_async
 from relay.errors import AutocommitError, EmitError, InvalidEventError, RelayError
 from relay.event import Actor, Event
+from relay.registry import Registry, Rule
 
 __all__ = [
     "Actor",
@@ -11,7 +12,9 @@ __all__ = [
     "Emitted",
     "Event",
     "InvalidEventError",
+    "Registry",
     "RelayError",
+    "Rule",
     "emit",
     "emit_async",
 ]

@@ -16,12 +16,15 @@ from pydantic_core import to_jsonable_python
 from relay import tracing
 from relay.errors import AutocommitError, EmitError, InvalidEventError
 from relay.event import Event
+from relay.registry import Registry
 
 _EMIT = "select event_id, sequence, inserted from outbox_emit(%s::jsonb)"
 _JSON = json.JSONEncoder(default=to_jsonable_python, ensure_ascii=False, allow_nan=False)
 _NUL = r"\u0000"
 # A backslash that is itself escaped does not begin an escape.
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+# How `outbox_emit` names the event that it refuses.
+_REFUSED = re.compile(r"outbox_emit: (?:event (?P<position>\d+) |the event (?P<event_id>[0-9a-f-]{36}) )")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +40,23 @@ class Emitted:
 
 
 @overload
-def emit(connection: psycopg.Connection[Any], events: Event, *, order_lock: bool = True) -> Emitted: ...
-@overload
-def emit(connection: psycopg.Connection[Any], events: Iterable[Event], *, order_lock: bool = True) -> list[Emitted]: ...
 def emit(
-    connection: psycopg.Connection[Any], events: Event | Iterable[Event], *, order_lock: bool = True
+    connection: psycopg.Connection[Any], events: Event, *, order_lock: bool = True, registry: Registry | None = None
+) -> Emitted: ...
+@overload
+def emit(
+    connection: psycopg.Connection[Any],
+    events: Iterable[Event],
+    *,
+    order_lock: bool = True,
+    registry: Registry | None = None,
+) -> list[Emitted]: ...
+def emit(
+    connection: psycopg.Connection[Any],
+    events: Event | Iterable[Event],
+    *,
+    order_lock: bool = True,
+    registry: Registry | None = None,
 ) -> Emitted | list[Emitted]:
     """Store one event, or many in their order with one statement, in the transaction that is open on `connection`.
 
@@ -57,6 +72,8 @@ def emit(
     callers who serialise the ordering key themselves, for example by a row lock on its aggregate. A dedup_key that was
     taken after a REPEATABLE READ transaction began ends it with a serialization failure (40001).
 
+    With a `registry`, an event that it does not allow is refused with all the others of the call.
+
     Raises TypeError for what is no connection or no event, AutocommitError, InvalidEventError, or EmitError where the
     database has no outbox. What the database itself refuses leaves the transaction failed, like any error of a
     statement.
@@ -65,27 +82,39 @@ def emit(
     batch = _batch(events)
     _sync_pipeline(connection)
     _require_transaction(connection)
-    emitted = _store(connection, _encode(batch, order_lock=order_lock))
+    emitted = _store(connection, batch, _encode(batch, order_lock=order_lock, registry=registry))
     return emitted[0] if isinstance(events, Event) else emitted
 
 
 @overload
 async def emit_async(
-    connection: psycopg.AsyncConnection[Any], events: Event, *, order_lock: bool = True
+    connection: psycopg.AsyncConnection[Any],
+    events: Event,
+    *,
+    order_lock: bool = True,
+    registry: Registry | None = None,
 ) -> Emitted: ...
 @overload
 async def emit_async(
-    connection: psycopg.AsyncConnection[Any], events: Iterable[Event], *, order_lock: bool = True
+    connection: psycopg.AsyncConnection[Any],
+    events: Iterable[Event],
+    *,
+    order_lock: bool = True,
+    registry: Registry | None = None,
 ) -> list[Emitted]: ...
 async def emit_async(
-    connection: psycopg.AsyncConnection[Any], events: Event | Iterable[Event], *, order_lock: bool = True
+    connection: psycopg.AsyncConnection[Any],
+    events: Event | Iterable[Event],
+    *,
+    order_lock: bool = True,
+    registry: Registry | None = None,
 ) -> Emitted | list[Emitted]:
     """Like `emit`, on an asynchronous connection."""
     _require_connection(connection, psycopg.AsyncConnection, psycopg.Connection, "emit_async", "emit")
     batch = _batch(events)
     await _sync_pipeline_async(connection)
     _require_transaction(connection)
-    emitted = await _store_async(connection, _encode(batch, order_lock=order_lock))
+    emitted = await _store_async(connection, batch, _encode(batch, order_lock=order_lock, registry=registry))
     return emitted[0] if isinstance(events, Event) else emitted
 
 
@@ -143,16 +172,19 @@ def _require_transaction(connection: psycopg.Connection[Any] | psycopg.AsyncConn
         )
 
 
-def _encode(events: Sequence[Event], *, order_lock: bool) -> str:
+def _encode(events: Sequence[Event], *, order_lock: bool, registry: Registry | None = None) -> str:
     trace = tracing.current()
     encoded = []
     for position, event in enumerate(events):
-        name = f"event {position} ({event.event_type})" if len(events) > 1 else event.event_type
-        encoded.append(_encode_one(event, name, trace, order_lock=order_lock))
+        text = _encode_one(events, position, trace, order_lock=order_lock)
+        if registry is not None and (fault := registry.fault(event, _JSON.encode(event.data))):
+            raise _invalid(events, position, f" {fault}")
+        encoded.append(text)
     return f"[{','.join(encoded)}]"
 
 
-def _encode_one(event: Event, name: str, trace: Mapping[str, str], *, order_lock: bool) -> str:
+def _encode_one(events: Sequence[Event], position: int, trace: Mapping[str, str], *, order_lock: bool) -> str:
+    event = events[position]
     fields = {name: value for name in type(event).model_fields if (value := getattr(event, name)) is not None}
     fields["data"] = event.data
     fields["attributes"] = tracing.joined(event.attributes, trace)
@@ -164,30 +196,39 @@ def _encode_one(event: Event, name: str, trace: Mapping[str, str], *, order_lock
         text = _JSON.encode(fields)
         text.encode()
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidEventError(f"{name}: the data is not JSON: {error}") from error
+        raise _invalid(events, position, f": the data is not JSON: {error}") from error
     if _NUL in text and _ESCAPED_NUL.search(text):
-        raise InvalidEventError(f"{name}: the data contains a NUL character, which Postgres cannot store in jsonb")
+        raise _invalid(events, position, ": the data contains a NUL character, which Postgres cannot store in jsonb")
     return text
 
 
-def _store(connection: psycopg.Connection[Any], events: str) -> list[Emitted]:
+def _invalid(events: Sequence[Event], position: int, words: str) -> InvalidEventError:
+    """What is wrong with one event, which is named by its place only where there are several."""
+    event_type = events[position].event_type
+    name = f"event {position} ({event_type})" if len(events) > 1 else event_type
+    return InvalidEventError(name + words, position)
+
+
+def _store(connection: psycopg.Connection[Any], events: Sequence[Event], encoded: str) -> list[Emitted]:
     try:
         with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
-            return [Emitted(*row) for row in cursor.execute(_EMIT, (events,))]
+            return [Emitted(*row) for row in cursor.execute(_EMIT, (encoded,))]
     except psycopg.Error as error:
-        _translate(error)
+        _translate(error, events)
 
 
-async def _store_async(connection: psycopg.AsyncConnection[Any], events: str) -> list[Emitted]:
+async def _store_async(
+    connection: psycopg.AsyncConnection[Any], events: Sequence[Event], encoded: str
+) -> list[Emitted]:
     try:
         async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(_EMIT, (events,))
+            await cursor.execute(_EMIT, (encoded,))
             return [Emitted(*row) for row in await cursor.fetchall()]
     except psycopg.Error as error:
-        _translate(error)
+        _translate(error, events)
 
 
-def _translate(error: psycopg.Error) -> NoReturn:
+def _translate(error: psycopg.Error, events: Sequence[Event]) -> NoReturn:
     message = error.diag.message_primary or ""
     match error:
         case pg.UndefinedFunction() if "outbox_emit" in message:
@@ -198,8 +239,20 @@ def _translate(error: psycopg.Error) -> NoReturn:
         case pg.InvalidParameterValue() | pg.UniqueViolation() if message.startswith(
             ("outbox_emit:", "outbox_events:")
         ):
-            raise InvalidEventError(message) from error
+            raise InvalidEventError(message, _position(message, events)) from error
         case pg.StatementTooComplex():
             raise InvalidEventError("the data is nested deeper than Postgres can read") from error
         case _:
             raise error
+
+
+def _position(message: str, events: Sequence[Event]) -> int | None:
+    """Which event a sentence of the database's is about: by its place, or by the event_id that is taken."""
+    found = _REFUSED.match(message)
+    if found is None:
+        return None
+    if found["position"]:
+        return int(found["position"])
+    named = (position for position, event in enumerate(events) if str(event.event_id) == found["event_id"])
+    # The last: where it is there twice, the first one was stored.
+    return max(named, default=None)

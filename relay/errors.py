@@ -3,7 +3,7 @@
 RelayError
 ├── EmitError                 the event was not stored
 │   ├── AutocommitError       the connection would commit the event on its own
-│   └── InvalidEventError     the event breaks a limit of the outbox or of the broker
+│   └── InvalidEventError     the event breaks a limit of the outbox or of the broker, or is not in the registry
 ├── ConfigurationError        the call or the settings are wrong: exit 2, nothing was started
 │   └── SchemaError           the database's schema is missing, older or newer than this code
 ├── MigrationError            the schema could not be changed now; nothing was
@@ -29,7 +29,14 @@ class AutocommitError(EmitError):
 
 
 class InvalidEventError(EmitError):
-    """The event breaks a limit of the outbox or of the broker."""
+    """The event breaks a limit of the outbox or of the broker, or is none that its registry allows.
+
+    `position` is its place in what was emitted, from 0, or None where the database did not tell it.
+    """
+
+    def __init__(self, message: str, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
 
 
 class ConfigurationError(RelayError):

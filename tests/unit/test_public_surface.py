@@ -23,7 +23,9 @@ PUBLIC = {
         "Emitted",
         "Event",
         "InvalidEventError",
+        "Registry",
         "RelayError",
+        "Rule",
         "emit",
         "emit_async",
     ],
@@ -36,7 +38,9 @@ from typing import Any, assert_type
 import psycopg
 from idempotency import IdempotencyError, Manager
 from redis.asyncio import Redis
-from relay import Actor, EmitError, Emitted, Event, RelayError, emit, emit_async
+from relay import Actor, EmitError, Emitted, Event, Registry, RelayError, Rule, emit, emit_async
+
+REGISTRY = Registry({"order.paid": Rule("order", {1: dict[str, int], 2: int | None})})
 
 
 def pay(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
@@ -52,6 +56,7 @@ def pay(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
     assert_type(emit(connection, paid), Emitted)
     assert_type(emit(connection, [paid, paid], order_lock=False), list[Emitted])
     assert_type(emit(connection, (event for event in (paid,))), list[Emitted])
+    assert_type(emit(connection, paid, registry=REGISTRY), Emitted)
     try:
         assert_type(emit(connection, paid).inserted, bool)
     except EmitError as error:
@@ -63,6 +68,7 @@ async def ship(connection: psycopg.AsyncConnection[dict[str, Any]], redis: Redis
     shipped = Event(event_type="order.shipped", aggregate_type="order", aggregate_id="42", data=None)
     assert_type(await emit_async(connection, shipped), Emitted)
     assert_type(await emit_async(connection, [shipped]), list[Emitted])
+    assert_type(await emit_async(connection, [shipped], registry=REGISTRY), list[Emitted])
     try:
         return await Manager(redis).check_and_mark_processed("shipping", event_id)
     except IdempotencyError:
@@ -74,7 +80,7 @@ BAD_USAGE = """
 import psycopg
 from idempotency import Manager
 from redis.asyncio import Redis
-from relay import Actor, Event, emit, emit_async
+from relay import Actor, Event, Registry, Rule, emit, emit_async
 from relay import publish  # attr-defined
 
 paid = Event(event_type="a", aggregate_type="b", aggregate_id="c", data=1)
@@ -82,6 +88,9 @@ Event(event_type="a", aggregate_type="b", aggregate_id="c")  # call-arg
 Event(event_typ="a", event_type="a", aggregate_type="b", aggregate_id="c", data=1)  # call-arg
 Event(event_type="a", aggregate_type="b", aggregate_id=42, data=1)  # arg-type
 Actor(type="user")  # call-arg
+Rule("order", dict)  # arg-type
+Rule("order", {"1": dict})  # dict-item
+Registry({"order.paid": dict})  # dict-item
 
 
 async def use(
@@ -95,6 +104,7 @@ async def use(
     emit(connection, [paid]).sequence  # attr-defined
     emit_async(asynchronous, paid).sequence  # attr-defined
     emit(connection, paid, False)  # call-overload
+    emit(connection, paid, registry={})  # call-overload
     await Manager(redis).check_and_mark_processed("shipping", 7)  # arg-type
 """
 
