@@ -3,9 +3,11 @@
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from relay.kernel.duration import Duration, PositiveDuration, parse
+from relay.kernel.duration import Duration, PositiveDuration, parse, written
 
 
 @pytest.mark.parametrize(
@@ -55,3 +57,29 @@ def test_zero_is_refused_where_it_is_nonsense() -> None:
     for zero in ("0", "0d", timedelta(0), timedelta(seconds=-1)):
         with pytest.raises(ValidationError, match="must be longer than zero"):
             TypeAdapter(PositiveDuration).validate_python(zero)
+
+
+@pytest.mark.parametrize(
+    ("duration", "text"),
+    [
+        (timedelta(0), "0s"),
+        (timedelta(milliseconds=500), "500ms"),
+        (timedelta(milliseconds=1_500), "1500ms"),
+        (timedelta(seconds=15), "15s"),
+        (timedelta(seconds=90), "90s"),
+        (timedelta(minutes=2), "2m"),
+        (timedelta(hours=36), "36h"),
+        (timedelta(hours=720), "30d"),
+        (timedelta(microseconds=1_999), "1ms"),
+    ],
+)
+def test_durations_are_written_as_people_do(duration: timedelta, text: str) -> None:
+    """One number and the largest unit that needs no fraction."""
+    assert written(duration) == text
+
+
+@given(st.integers(min_value=0, max_value=36_500 * 86_400_000))
+def test_what_is_written_reads_as_the_same(milliseconds: int) -> None:
+    """What a command prints can be put into a setting."""
+    duration = timedelta(milliseconds=milliseconds)
+    assert parse(written(duration)) == duration
