@@ -7,6 +7,7 @@ from relay.kernel.clock import Clock
 from relay.kernel.loop import Loop
 from relay.kernel.observe import LoopDied, Observe, ShutdownBegan, ShutdownEnded
 from relay.kernel.shutdown import Shutdown
+from relay.kernel.worker import close_all
 
 # What may follow the soft timeout: a cancelled pass rolls back, then everything is closed.
 CANCEL_SECONDS = 2.0
@@ -61,9 +62,8 @@ async def _end(tasks: Mapping[Loop, asyncio.Task[None]], clock: Clock) -> tuple[
     for task in late.values():
         task.cancel()
     await _wait(late.values(), CANCEL_SECONDS)
-    deadline = clock.monotonic() + CLOSE_SECONDS
-    open_still = [loop for loop in tasks if not await loop.worker.close(max(0.0, deadline - clock.monotonic()))]
-    return tuple(loop.worker.runner.name for loop in tasks if loop in late or loop in open_still)
+    open_still = await close_all([loop.worker for loop in tasks], clock, CLOSE_SECONDS)
+    return tuple(loop.worker.runner.name for loop in tasks if loop in late or loop.worker in open_still)
 
 
 async def _wait(tasks: Collection[asyncio.Task[None]], seconds: float) -> None:

@@ -1,6 +1,7 @@
 """One runner in one process: never two passes at once, every pass timed, bounded and observed."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from relay.kernel.clock import Clock
@@ -84,6 +85,15 @@ class Worker:
         elapsed = self._clock.monotonic() - began
         self._observe(PassFinished(self.runner.name, report, elapsed))
         return Outcome(report, elapsed)
+
+
+async def close_all(workers: Sequence[Worker], clock: Clock, seconds: float) -> list[Worker]:
+    """Close them one after the other, all in this time; answer with those that are open still.
+
+    Where the time is spent, one that closes at once is closed all the same.
+    """
+    deadline = clock.monotonic() + seconds
+    return [worker for worker in workers if not await worker.close(max(0.0, deadline - clock.monotonic()))]
 
 
 def _is_the_runners(error: BaseException) -> bool:
