@@ -1,57 +1,34 @@
 """Every knob of the relay, read once from the environment and `.env`, and passed down from there."""
 
-import base64
-import json
-import os
-from collections.abc import Collection, Iterator
+from collections.abc import Mapping
 from datetime import timedelta
-from difflib import get_close_matches
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from dotenv import dotenv_values
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
 from pydantic_core import ErrorDetails
-from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+from pydantic_settings import (
+    BaseSettings,
+    DotEnvSettingsSource,
+    EnvSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from relay.errors import ConfigurationError
-from relay.kernel.duration import Duration, PositiveDuration, parse
-from relay.kernel.supervise import CANCEL_SECONDS, CLOSE_SECONDS
-from relay.routes import Routes
+from relay.google_key import key_of_file, key_of_text
+from relay.kernel.duration import Duration, PositiveDuration, parse, written
+from relay.setting_names import stray
+from relay.setting_rules import inconsistencies
 
 _MISSING = {
     "database_url": "DATABASE_URL is not set; write it like postgresql://user:password@host:5432/db",
     "pubsub_project_id": "PUBSUB_PROJECT_ID is not set; name the Google Cloud project of your topics",
 }
 
-# Names that later releases know; here they would only look as if they worked.
-_RESERVED = frozenset(
-    [
-        "RELAY_SLOTS",
-        "RELAY_NOTIFY",
-        "RELAY_LISTEN_URL",
-        "RELAY_ON_FAILED_HEAD",
-        "RELAY_SHARD_INDEX",
-        "RELAY_SHARD_COUNT",
-        "RELAY_RETENTION",
-    ]
-)
-# Names that are not ours to judge: of the test suite and of the embedded stack.
-_OTHERS = frozenset({"RELAY_TEST_ROOT"})
-
-FIRST_OUTAGE = timedelta(milliseconds=500)
-_HARD_END = timedelta(seconds=CANCEL_SECONDS + CLOSE_SECONDS + 0.5)
-_HEROKU_KILLS = timedelta(seconds=30)
-_BELOW = (("relay_publish_budget_ms", "relay_idle_tx_ms", "or the database ends batches that still wait"),)
-_AT_MOST = (
-    ("relay_retry_base_ms", "relay_retry_max_ms"),
-    ("relay_idle_min_ms", "relay_idle_max_ms"),
-    ("relay_runner_max_ms", "relay_tick_max_ms"),
-    ("relay_publish_budget_ms", "relay_runner_max_ms"),
-)
-_LONGEST_IN_POSTGRES = timedelta(days=24)
+_LONGEST_IN_POSTGRES = parse("24d")
+_LONGEST_NAME_IN_POSTGRES = 63
 
 
 class Settings(BaseSettings):
@@ -109,8 +86,8 @@ class Settings(BaseSettings):
     """How often an event may fail by its own fault before it is kept as failed, for an operator to look at. 25"""
     relay_retry_base_ms: PositiveDuration = parse("5s")
     """How long an event waits after its first failure; each next wait is double. 5s"""
-    relay_retry_max_ms: PositiveDuration = parse("120s")
-    """The longest wait of an event between two attempts, jitter included. 120s"""
+    relay_retry_max_ms: PositiveDuration = parse("2m")
+    """The longest wait of an event between two attempts, jitter included. 2m"""
     relay_retry_jitter_ms: Duration = parse("500ms")
     """Up to how much longer an event waits, so that those that failed together do not return together. 500ms"""
     relay_shutdown_ms: Duration = parse("25s")
@@ -119,10 +96,10 @@ class Settings(BaseSettings):
     """What `relay run` and `relay tick` do, as a list with commas, in its order. publish"""
     relay_runner_max_items: Annotated[int, Field(ge=1)] = 200
     """How many items each pass of a runner takes up; publish is bounded by time alone. 200"""
-    relay_tick_max_ms: PositiveDuration = parse("480s")
-    """How long one tick may take in all. 480s"""
-    relay_runner_max_ms: PositiveDuration = parse("60s")
-    """How long each pass of a runner may take; it is then asked to end, and cancelled RELAY_IDLE_TX_MS later. 60s"""
+    relay_tick_max_ms: PositiveDuration = parse("8m")
+    """How long one tick may take in all. 8m"""
+    relay_runner_max_ms: PositiveDuration = parse("1m")
+    """How long each pass of a runner may take; it is then asked to end, and cancelled RELAY_IDLE_TX_MS later. 1m"""
     relay_busy_ms: Duration = parse("250ms")
     """The pause of a runner other than publish while it has work left. 250ms"""
     relay_idle_min_ms: PositiveDuration = parse("1s")
@@ -136,16 +113,16 @@ class Settings(BaseSettings):
     relay_error_backoff_jitter_ms: Duration = parse("2s")
     """Up to how much longer a runner other than publish pauses after it failed. 2s"""
 
-    relay_app: Annotated[str, Field(min_length=1)] = "outbox-relay"
-    """How connections to the database and log lines are named, to tell relays apart. outbox-relay"""
+    relay_app: str = ""
+    """This relay's name among several: application_name in pg_stat_activity, and `app` in each of its log lines."""
     relay_log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least severe log line that is written. info"""
     relay_log_events: bool = False
     """Whether a line is logged for each event that was published, beside the one of its batch: on or off. off"""
     relay_log_redact: str = ""
     """module:function of your own that gets each line as a dict and returns what may be written of it."""
-    relay_stats_ms: PositiveDuration = parse("60s")
-    """How often `relay run` logs its relay_stats line: what is due, what failed, what it did. 60s"""
+    relay_stats_ms: PositiveDuration = parse("1m")
+    """How often `relay run` logs its relay_stats line: what is due, what failed, what it did. 1m"""
     relay_http: str = ""
     """Where health and metrics are served: a port of this machine alone, host:port, or off."""
     relay_http_token: SecretStr = SecretStr("")
@@ -169,7 +146,7 @@ class Settings(BaseSettings):
     @classmethod
     def _fits_postgres(cls, value: timedelta) -> timedelta:
         if value > _LONGEST_IN_POSTGRES:
-            raise ValueError(f"must not be longer than {_LONGEST_IN_POSTGRES.days}d, the most that Postgres takes")
+            raise ValueError(f"must not be longer than {written(_LONGEST_IN_POSTGRES)}, the most that Postgres takes")
         return value
 
     @field_validator("database_url")
@@ -195,8 +172,18 @@ class Settings(BaseSettings):
     def _is_key(cls, value: SecretStr) -> SecretStr:
         text = value.get_secret_value().strip()
         if text:
-            _key_of(text)
+            key_of_text(text)
         return SecretStr(text)
+
+    @field_validator("relay_app")
+    @classmethod
+    def _fits_application_name(cls, value: str) -> str:
+        if len(value) > _LONGEST_NAME_IN_POSTGRES or not (value.isascii() and value.isprintable()):
+            raise ValueError(
+                f"is {value!r:.100}, which Postgres would change; "
+                f"write up to {_LONGEST_NAME_IN_POSTGRES} printable ASCII characters"
+            )
+        return value
 
     @property
     def runners(self) -> tuple[str, ...]:
@@ -220,15 +207,26 @@ class Settings(BaseSettings):
         return self.pubsub_project_id
 
     def google_key(self) -> dict[str, Any] | None:
-        """What is in GOOGLE_CREDENTIALS_JSON, or None when it is not set."""
-        text = self.google_credentials_json.get_secret_value()
-        return _key_of(text) if text else None
+        """What GOOGLE_CREDENTIALS_JSON holds, or else the file that GOOGLE_APPLICATION_CREDENTIALS names.
+
+        None where neither is set, and with an emulator, which asks for none. Google's library would find the file too,
+        but not where `.env` names it. Raises ConfigurationError where the file is none.
+        """
+        match self.google_key_source:
+            case "GOOGLE_CREDENTIALS_JSON":
+                return key_of_text(self.google_credentials_json.get_secret_value())
+            case "GOOGLE_APPLICATION_CREDENTIALS":
+                return key_of_file(self.google_application_credentials)
+            case _:
+                return None
 
     @property
-    def _key_file(self) -> str:
-        """The file that would be read: an emulator asks for none, and a key in the environment goes over it."""
-        unread = self.pubsub_emulator_host or self.google_credentials_json.get_secret_value()
-        return "" if unread else self.google_application_credentials
+    def google_key_source(self) -> str:
+        """The setting that the key comes from; empty where there is none."""
+        for name in () if self.pubsub_emulator_host else ("google_credentials_json", "google_application_credentials"):
+            if _text(getattr(self, name)):
+                return name.upper()
+        return ""
 
 
 def load(**overrides: Any) -> Settings:
@@ -239,79 +237,37 @@ def load(**overrides: Any) -> Settings:
         raise ConfigurationError("\n".join(map(_sentence, error.errors()))) from None
     except (SettingsError, OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"the environment or .env cannot be read: {error}") from None
-    if faults := list(_inconsistencies(settings)):
+    faults = list(inconsistencies(dict(settings)))
+    try:
+        settings.google_key()
+    except ConfigurationError as error:
+        faults.append(str(error))
+    if faults:
         raise ConfigurationError("\n".join(faults))
     return settings
 
 
+def sources() -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """What the environment sets, and what `.env` does, ours or not, by names in capitals; an empty value sets nothing.
+
+    A file that cannot be read sets nothing here: `load` says it.
+    """
+    environment = EnvSettingsSource(Settings).env_vars
+    try:
+        file = DotEnvSettingsSource(Settings).env_vars
+    except (OSError, UnicodeDecodeError):
+        file = {}
+    return _set(environment), _set(file)
+
+
 def strangers() -> list[str]:
     """A sentence for each RELAY_ name in the environment or .env that has no effect. None holds a value."""
-    try:
-        written = {name.upper() for name in (*os.environ, *dotenv_values(".env"))}
-    except (OSError, UnicodeDecodeError):
-        return []  # `load` says it
-    known = {name.upper() for name in Settings.model_fields}
-    return [
-        _stranger(name, known) for name in sorted(written - known) if name.startswith("RELAY_") and name not in _OTHERS
-    ]
+    environment, file = sources()
+    return stray({*environment, *file}, [name.upper() for name in Settings.model_fields])
 
 
-def _stranger(name: str, known: Collection[str]) -> str:
-    if name in _RESERVED:
-        return f"{name} has no effect in this release; remove it"
-    ours = [other.removeprefix("RELAY_") for other in known if other.startswith("RELAY_")]
-    near = get_close_matches(name.removeprefix("RELAY_"), ours, n=1)
-    return f"{name} is no setting of the relay and has no effect; " + (
-        f"did you mean RELAY_{near[0]}?" if near else "`python -m relay config` lists them all"
-    )
-
-
-def _inconsistencies(settings: Settings) -> Iterator[str]:
-    """A sentence for each pair of values that cannot both be meant."""
-    for lower, higher, why in _BELOW:
-        low, high = getattr(settings, lower), getattr(settings, higher)
-        if low >= high:
-            yield f"{lower.upper()} ({low}) must stay below {higher.upper()} ({high}), {why}"
-    for lower, higher in _AT_MOST:
-        low, high = getattr(settings, lower), getattr(settings, higher)
-        if low > high:
-            yield (
-                f"{lower.upper()} ({low}) is longer than {higher.upper()} ({high}); lower the first or raise the second"
-            )
-    if settings.relay_outage_max_ms < FIRST_OUTAGE:
-        yield (
-            f"RELAY_OUTAGE_MAX_MS ({settings.relay_outage_max_ms}) is shorter than the first pause after the broker "
-            f"failed ({FIRST_OUTAGE}); set it to 500ms or more"
-        )
-    if settings.dyno and settings.relay_shutdown_ms + _HARD_END >= _HEROKU_KILLS:
-        yield (
-            f"RELAY_SHUTDOWN_MS ({settings.relay_shutdown_ms}) and the {_HARD_END.total_seconds():g} s after it do not "
-            f"end before Heroku kills {settings.dyno} at 30 s; set it to 25s or less"
-        )
-    if settings.pubsub_emulator_host and settings.pubsub_endpoint:
-        yield (
-            f"PUBSUB_EMULATOR_HOST ({settings.pubsub_emulator_host}) and PUBSUB_ENDPOINT ({settings.pubsub_endpoint}) "
-            "name two brokers; remove one of them"
-        )
-    if fault := _file_fault(settings._key_file):  # noqa: SLF001 -- of this module
-        yield f"GOOGLE_APPLICATION_CREDENTIALS names {settings.google_application_credentials!r}, which {fault}"
-    try:
-        Routes.parse(settings.relay_routes, settings.relay_topic)
-    except ValueError as error:
-        yield f"RELAY_ROUTES {error}"
-
-
-def _file_fault(path: str) -> str | None:
-    """Why the file is no credentials; nothing of its content is repeated."""
-    if not path:
-        return None
-    try:
-        key = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        return f"cannot be read: {error.strerror}; name a file that is there, or use GOOGLE_CREDENTIALS_JSON"
-    except ValueError:
-        key = None
-    return None if isinstance(key, dict) else "is no JSON object; name a key or federation file, unchanged"
+def _set(values: Mapping[str, str | None]) -> dict[str, str]:
+    return {name.upper(): value.strip() for name, value in values.items() if value and value.strip()}
 
 
 def _sentence(fault: ErrorDetails) -> str:
@@ -319,28 +275,9 @@ def _sentence(fault: ErrorDetails) -> str:
     name = str(fault["loc"][0]).upper() if fault["loc"] else "the settings"
     if fault["type"] == "value_error":
         return f"{name} {fault['msg'].removeprefix('Value error, ')}"
+    if fault["type"].startswith("bool_"):
+        return f"{name} is {fault['input']!r:.100}: write on or off"
     return f"{name} is {fault['input']!r:.100}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
-
-
-def _key_of(text: str) -> dict[str, Any]:
-    try:
-        # Not strict: a `.env` file in double quotes turns the \n of a private key into line breaks.
-        key = json.loads(text if text.startswith("{") else _from_base64(text), strict=False)
-    except ValueError:
-        key = None
-    if isinstance(key, dict):
-        return key
-    # Said here: the parsers' own sentences repeat parts of the key.
-    raise ValueError(
-        "is neither a key file's JSON nor its base64; set it to the content of the file, or to what "
-        "`base64 < key.json` prints"
-    )
-
-
-def _from_base64(text: str) -> bytes:
-    """Decode either alphabet, in one line or many, padded or not."""
-    one_line = "".join(text.split()).translate(str.maketrans("-_", "+/")).rstrip("=")
-    return base64.b64decode(one_line + "=" * (-len(one_line) % 4), validate=True)
 
 
 def _text(value: str | SecretStr) -> str:

@@ -39,14 +39,15 @@ _KEEPALIVE = {"grpc.keepalive_time_ms": 30_000, "grpc.keepalive_timeout_ms": 10_
 class PubSubAddress:
     """A project, on an emulator, on one regional endpoint, or on the global one.
 
-    An emulator is asked without credentials. Otherwise they are those of `key`, the content of a key file, or, without
-    it, the application default credentials.
+    An emulator is asked without credentials. Otherwise they are those of `key`, the content of a key file that
+    `key_source` names in errors, or, without it, the application default credentials.
     """
 
     project: str
     emulator: str | None = None
     endpoint: str | None = None
     key: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
+    key_source: str = "GOOGLE_CREDENTIALS_JSON"
 
     def topic(self, name: str) -> str:
         """The full name of a topic that may be named by its last part."""
@@ -62,7 +63,7 @@ class PubSubAddress:
             return PublisherAsyncClient(transport=_PublisherTransport(channel=_emulator_channel(self.emulator)))
         with _credentials_found():
             return PublisherAsyncClient(
-                credentials=self._credentials(),
+                credentials=self.credentials(),
                 transport=_PublisherTransport,
                 client_options=ClientOptions(api_endpoint=self.endpoint),
             )
@@ -73,13 +74,14 @@ class PubSubAddress:
             return SubscriberAsyncClient(transport=_SubscriberTransport(channel=_emulator_channel(self.emulator)))
         with _credentials_found():
             return SubscriberAsyncClient(
-                credentials=self._credentials(),
+                credentials=self.credentials(),
                 transport=_SubscriberTransport,
                 client_options=ClientOptions(api_endpoint=self.endpoint),
             )
 
-    def _credentials(self) -> Credentials | None:
-        return None if self.key is None else credentials_of(self.key)
+    def credentials(self) -> Credentials | None:
+        """Those of the key; None where the library looks for them. Raises ConfigurationError where the key is none."""
+        return None if self.key is None else credentials_of(self.key, self.key_source)
 
 
 def broker_error(error: GoogleAPIError | GoogleAuthError) -> BrokerError:
@@ -87,9 +89,20 @@ def broker_error(error: GoogleAPIError | GoogleAuthError) -> BrokerError:
     if isinstance(error, RetryError) and isinstance(error.cause, GoogleAPICallError):
         error = error.cause
     if isinstance(error, GoogleAuthError):
-        return BrokerError("UNAVAILABLE" if error.retryable else "UNAUTHENTICATED", str(error))
+        return BrokerError("UNAVAILABLE" if error.retryable else "UNAUTHENTICATED", _reason(error))
     status = getattr(error, "grpc_status_code", None)
     return BrokerError(status.name if status else type(error).__name__, str(getattr(error, "message", error)))
+
+
+def _reason(error: GoogleAuthError) -> str:
+    """What it says first: with further arguments, such as the answer that was refused, its text is that of a tuple."""
+    match error.args:
+        case (GoogleAuthError() as inner, *_):
+            return _reason(inner)
+        case (first, *_):
+            return str(first)
+        case _:
+            return type(error).__name__
 
 
 class _PublisherTransport(PublisherGrpcAsyncIOTransport):
@@ -122,7 +135,7 @@ def _credentials_found() -> Iterator[None]:
     try:
         yield
     except GoogleAuthError as error:
-        cause = str(error).rstrip(".")
+        cause = _reason(error).rstrip(".")
         raise ConfigurationError(
             f"no credentials for Google Pub/Sub: {cause}; put the content of a key file into GOOGLE_CREDENTIALS_JSON, "
             "name the file in GOOGLE_APPLICATION_CREDENTIALS, or set PUBSUB_EMULATOR_HOST to work with an emulator"

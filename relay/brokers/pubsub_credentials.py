@@ -15,15 +15,18 @@ from relay.errors import ConfigurationError
 _AWS_TOKEN = "urn:ietf:params:aws:token-type:aws4_request"  # noqa: S105 -- the name of a kind
 
 
-def credentials_of(key: Mapping[str, Any]) -> Credentials:
-    """The credentials of a key's or federation's content. Raises ConfigurationError, which shows none of it."""
+def credentials_of(key: Mapping[str, Any], source: str) -> Credentials:
+    """The credentials of a key's or federation's content. Raises ConfigurationError, which shows none of it.
+
+    `source` is the setting that the key comes from.
+    """
     try:
         credentials: Credentials = _load(dict(key))
     except (GoogleAuthError, ValueError, TypeError, LookupError, AttributeError):
         # The library's sentence, and its causes, may repeat parts of the key.
         raise ConfigurationError(
-            "GOOGLE_CREDENTIALS_JSON is JSON, but no key or federation file that Google's library can use; "
-            "set it to the whole content of the file, unchanged"
+            f"{source} is JSON, but no key or federation file that Google's library can use; "
+            "give it the whole file, unchanged"
         ) from None
     return credentials
 

@@ -2,26 +2,27 @@
 
 import argparse
 import json
-import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
-from dotenv import dotenv_values
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
 
-from relay.cli.runners import RUNNERS, chosen, unknown
+from relay.cli.refusals import refusals
+from relay.cli.runners import RUNNERS, unknown
 from relay.errors import ConfigurationError
-from relay.operate.http.address import http_address
-from relay.settings import Settings, load, strangers
+from relay.kernel.duration import parse, written
+from relay.settings import Settings, load, sources, strangers
 
 MASK = "***"
 # Set by the platform, not by its user.
-_PLATFORM = {"PORT", "DYNO", "GOOGLE_CLOUD_PROJECT"}
+_PROJECT = "GOOGLE_CLOUD_PROJECT"
+_PLATFORM = {"PORT", "DYNO", _PROJECT}
 # The parts of a connection string that are no secret; all others are masked.
 _SHOWN = {"host", "hostaddr", "port", "dbname", "user", "sslmode", "application_name", "connect_timeout"}
 
@@ -32,7 +33,7 @@ class Line:
 
     name: str
     value: str
-    source: str  # environment, .env, platform or default
+    source: str  # environment, .env, platform, default, or the name of another setting
     default: str
     consequence: str
 
@@ -82,49 +83,33 @@ def _config(options: argparse.Namespace) -> int:
 
 def _judged() -> tuple[list[str], list[str]]:
     """What is wrong, and what may be."""
-    faults: list[str] = []
     warnings = strangers()
     try:
         settings = load()
     except ConfigurationError as error:
         return str(error).splitlines(), warnings
     warnings += unknown(settings, RUNNERS)
-    token = settings.relay_http_token.get_secret_value()
-    for check in (
-        lambda: chosen(settings, RUNNERS),
-        lambda: http_address(settings.relay_http, token, settings.port, settings.dyno),
-    ):
-        try:
-            check()
-        except ConfigurationError as error:
-            faults += str(error).splitlines()
     for name in ("database_url", "pubsub_project_id"):
         try:
             settings.require(name)
         except ConfigurationError as error:
             warnings.append(str(error))
-    return faults, warnings
+    return refusals(settings), warnings
 
 
 def _lines() -> Iterator[Line]:
-    environment = _upper(os.environ)
-    try:
-        file = _upper(dotenv_values(".env"))
-    except (OSError, UnicodeDecodeError):
-        file = {}
+    environment, file = sources()
     for field_name, field in Settings.model_fields.items():
         name, default = field_name.upper(), _text(field.default)
-        if written := environment.get(name):
+        if given := environment.get(name):
             source = "platform" if name in _PLATFORM else "environment"
-        elif written := file.get(name):
+        elif given := file.get(name):
             source = ".env"
+        elif name == "PUBSUB_PROJECT_ID" and (project := environment.get(_PROJECT) or file.get(_PROJECT)):
+            given, source = project, _PROJECT
         else:
-            written, source = default, "default"
-        yield Line(name, _masked(name, field.default, written), source, default, _said(field_name))
-
-
-def _upper(values: Mapping[str, str | None]) -> dict[str, str]:
-    return {name.upper(): value.strip() for name, value in values.items() if value and value.strip()}
+            given, source = default, "default"
+        yield Line(name, _shown(name, field.default, given), source, default, _said(field_name))
 
 
 def _said(name: str) -> str:
@@ -134,10 +119,14 @@ def _said(name: str) -> str:
     return (field.description or "").removesuffix(f" {default}" if default else "")
 
 
-def _masked(name: str, default: Any, written: str) -> str:
-    if not written or not isinstance(default, SecretStr):
-        return written
-    return _masked_url(written) if name == "DATABASE_URL" else MASK
+def _shown(name: str, default: Any, given: str) -> str:
+    match default:
+        case SecretStr() if given:
+            return _masked_url(given) if name == "DATABASE_URL" else MASK
+        case timedelta():
+            with suppress(ValueError):  # what is no duration is a fault, and shown as it is
+                return written(parse(given))
+    return given
 
 
 def _masked_url(url: str) -> str:
@@ -171,8 +160,7 @@ def _text(default: Any) -> str:
         case bool():
             return "on" if default else "off"
         case timedelta():
-            milliseconds = default // timedelta(milliseconds=1)
-            return f"{milliseconds}ms" if milliseconds % 1000 else f"{milliseconds // 1000}s"
+            return written(default)
         case SecretStr():
             return default.get_secret_value()
         case _:

@@ -55,17 +55,17 @@ examples:
 
 
 def _emit(options: argparse.Namespace, settings: Settings) -> int:
-    url = settings.require_database()
+    settings.require("database_url")
     numbered = list(_of_file(options) if options.file is not None else _of_call(options))
-    for emitted in _store(url, settings.relay_schema, numbered):
+    for emitted in _store(settings, numbered):
         fields = {"event_id": str(emitted.event_id), "sequence": emitted.sequence, "inserted": emitted.inserted}
         print(json.dumps(fields) if options.json else " ".join(map(str, fields.values())))
     return 0
 
 
-def _store(url: str, schema: str, numbered: list[tuple[int, Event]]) -> list[Emitted]:
-    with connect(url) as connection:
-        connection.execute(statement("audit_enter"), {"search_path": search_path(schema)})
+def _store(settings: Settings, numbered: list[tuple[int, Event]]) -> list[Emitted]:
+    with connect(settings.require_database(), settings.relay_app) as connection:
+        connection.execute(statement("audit_enter"), {"search_path": search_path(settings.relay_schema)})
         try:
             return emit(connection, [event for _, event in numbered])
         except InvalidEventError as error:

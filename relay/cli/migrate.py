@@ -43,7 +43,7 @@ def _migrate(options: argparse.Namespace) -> int:
         return 0
     if options.current:
         raise ConfigurationError("--from goes with --sql alone; otherwise the database says which version it has")
-    with connect(settings.require_database()) as connection:
+    with connect(settings.require_database(), settings.relay_app) as connection:
         find_way = schema.plan if options.plan else schema.migrate
         way = find_way(connection, settings.relay_schema, target)
     # Not earlier: all steps are one transaction, and what was printed of one that failed would not be true.

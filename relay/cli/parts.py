@@ -19,6 +19,7 @@ def pubsub_address(settings: Settings) -> PubSubAddress:
         emulator=settings.pubsub_emulator_host or None,
         endpoint=settings.pubsub_endpoint or None,
         key=settings.google_key(),
+        key_source=settings.google_key_source,
     )
 
 
@@ -30,9 +31,10 @@ def routes(settings: Settings) -> Routes:
 def outbox_connector(settings: Settings) -> Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]:
     """Connects to a database whose outbox is the one that this code was written for."""
     url = settings.require_database()
+    app = settings.relay_app
 
     async def connect() -> psycopg.AsyncConnection[Any]:
-        connection = await connect_async(url)
+        connection = await connect_async(url, app)
         try:
             await schema.require(connection, settings.relay_schema)
         except BaseException:  # a cancellation, too, leaves no session behind

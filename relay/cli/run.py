@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from relay.cli.parts import outbox_connector, pubsub_address
+from relay.cli.refusals import refusals
 from relay.cli.runners import RUNNERS, unknown, workers
 from relay.cli.serve import Site
 from relay.errors import ConfigurationError
@@ -26,7 +27,7 @@ from relay.kernel.observe import (
 from relay.kernel.shutdown import Shutdown
 from relay.kernel.supervise import CANCEL_SECONDS, CLOSE_SECONDS, supervise
 from relay.kernel.tick import tick
-from relay.kernel.worker import Worker
+from relay.kernel.worker import Worker, close_all
 from relay.operate import line_redaction, logs
 from relay.operate.events import Reconnected, Started
 from relay.operate.stats import StatsRunner, Tally, short_look
@@ -83,12 +84,14 @@ def _warned(settings: Settings) -> Settings:
 
 
 async def _run(settings: Settings) -> int:
+    if faults := refusals(settings):
+        raise ConfigurationError("\n".join(faults))
+    settings.require("database_url", "pubsub_project_id")
     shutdown, clock, tally = Shutdown(), SystemClock(), Tally()
     site = Site(settings, clock)
     observe = _SentencesAreEnough(to_all(_observe(settings), tally, *site.listeners))
     soft_timeout = settings.relay_shutdown_ms.total_seconds()
     with shutdown.listening(soft_timeout + HARD_END_SECONDS):
-        settings.require("database_url", "pubsub_project_id")
         connect = _announced(outbox_connector(settings), settings, observe)
         seconds = settings.relay_runner_max_ms.total_seconds()
         loops = [
@@ -126,8 +129,7 @@ async def _tick(settings: Settings) -> int:
                 settings.relay_runner_max_ms.total_seconds(),
             )
         finally:
-            for worker in runners:
-                await worker.close(CLOSE_SECONDS)
+            await close_all(runners, clock, CLOSE_SECONDS)
     print(json.dumps(report.as_json()), flush=True)
     if report.failures:
         raise report.failures[0]
@@ -136,8 +138,8 @@ async def _tick(settings: Settings) -> int:
 
 def _observe(settings: Settings) -> Observe:
     redact = line_redaction.load(settings.relay_log_redact)
-    logs.adopt_libraries(sys.stderr, redact)
-    log = logs.logger(settings.relay_log_level, sys.stderr)
+    logs.adopt_libraries(sys.stderr, redact, settings.relay_app)
+    log = logs.logger(settings.relay_log_level, sys.stderr, settings.relay_app)
     return to_all(logs.LogLines(log, events=settings.relay_log_events, redact=redact))
 
 

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
+from relay.cli.refusals import site_address
 from relay.cli.runners import RUNNERS, chosen, pace, publish_policy
 from relay.kernel.clock import Clock
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Pace
 from relay.operate.health import Health, longest_silence
 from relay.operate.http import serving
-from relay.operate.http.address import Address, http_address
 from relay.operate.http.pages import Pages
 from relay.operate.metrics import Metrics
 from relay.outbox import schema
@@ -24,7 +24,7 @@ class Site:
     """What is served, and the listeners that it is made from: none where HTTP is off, which then costs nothing."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
-        self._address = _address(settings)
+        self._address = site_address(settings)
         self.listeners: tuple[Observe, ...] = ()
         if self._address is None:
             return
@@ -53,11 +53,6 @@ def _followed(settings: Settings) -> tuple[str, Pace]:
     if PUBLISH in names:
         return PUBLISH, publish_policy(settings).pace
     return names[0], pace(settings)
-
-
-def _address(settings: Settings) -> Address | None:
-    token = settings.relay_http_token.get_secret_value()
-    return http_address(settings.relay_http, token, settings.port, settings.dyno)
 
 
 def _version() -> str:

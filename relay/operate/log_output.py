@@ -19,22 +19,22 @@ _STAMPS: tuple[Processor, ...] = (
 )
 
 
-def logger(level: str, stream: TextIO) -> FilteringBoundLogger:
-    """Write lines to the stream, from the level on. Nothing global is touched."""
+def logger(level: str, stream: TextIO, app: str = "") -> FilteringBoundLogger:
+    """Write lines to the stream, from the level on, each with `app` if given. Nothing global is touched."""
     log: FilteringBoundLogger = structlog.wrap_logger(
         structlog.PrintLogger(stream),
-        processors=[*_STAMPS, _renderer(stream)],
+        processors=[*_STAMPS, *_named(app), _renderer(stream)],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
     )
     return log
 
 
-def adopt_libraries(stream: TextIO, redact: Redact | None = None) -> None:
+def adopt_libraries(stream: TextIO, redact: Redact | None = None, app: str = "") -> None:
     """Give what libraries log by the standard library's logging, and what nobody caught, the same form and care.
 
     For this process. Secrets and values of rows are taken out of their texts; tracebacks show code, and no value.
     """
-    log = logger("error", stream)
+    log = logger("error", stream, app)
     redaction = Redaction(redact, lambda line: log.error(line["event"], **_fields(line)))
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
@@ -44,6 +44,7 @@ def adopt_libraries(stream: TextIO, redact: Redact | None = None) -> None:
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 _traced,
                 lambda _, __, line: redaction(dict(line)),
+                *_named(app),
                 _renderer(stream),
             ],
         )
@@ -94,6 +95,11 @@ def _adopt_what_nobody_caught() -> None:
     sys.excepthook = uncaught
     sys.unraisablehook = lambda found: log.error("ignored while an object went away", exc_info=found.exc_value)
     threading.excepthook = lambda found: log.error("a thread died", exc_info=found.exc_value)
+
+
+def _named(app: str) -> tuple[Processor, ...]:
+    """Not before the user's redaction: which relay writes a line is nobody's secret."""
+    return (lambda _, __, line: {**line, "app": app},) if app else ()
 
 
 def _fields(line: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,8 @@ _LIVENESS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
+# In pg_stat_activity, where neither RELAY_APP nor DATABASE_URL says otherwise.
+_NAME = "outbox-relay"
 _HIGHEST_PORT = 65_535
 # Parts of what the server says when no retry will help. The protocol carries their SQLSTATE, libpq does not.
 _FINAL = (
@@ -29,18 +31,23 @@ _FINAL = (
 )
 
 
-def conninfo(url: str) -> str:
-    """The connection string, with liveness settings where it names none itself."""
+def conninfo(url: str, app: str = "") -> str:
+    """The connection string, with liveness settings where it names none itself, and named after `app` if given.
+
+    Raises ConfigurationError where it is none that could work.
+    """
     parts = conninfo_to_dict(url)
     _refuse_split_password(url, parts)
     _refuse_port(parts)
-    return make_conninfo(url, **{**_LIVENESS, "application_name": "outbox-relay", **parts, "client_encoding": "utf8"})
+    named = {"application_name": app} if app else {}
+    ours = {**_LIVENESS, "application_name": _NAME}
+    return make_conninfo(url, **{**ours, **parts, **named, "client_encoding": "utf8"})
 
 
-def connect(url: str) -> psycopg.Connection[Any]:
+def connect(url: str, app: str = "") -> psycopg.Connection[Any]:
     """Connect for a command that runs and ends."""
     try:
-        connection = psycopg.connect(conninfo(url))
+        connection = psycopg.connect(conninfo(url, app))
     except psycopg.Error as error:
         _refuse_final(error)
         raise
@@ -49,13 +56,13 @@ def connect(url: str) -> psycopg.Connection[Any]:
     return connection
 
 
-async def connect_async(url: str) -> psycopg.AsyncConnection[Any]:
+async def connect_async(url: str, app: str = "") -> psycopg.AsyncConnection[Any]:
     """Connect for the relay, which begins and commits in its own words.
 
     Nothing is prepared on the server: a pooler may hand out another session each time.
     """
     try:
-        connection = await psycopg.AsyncConnection.connect(conninfo(url), autocommit=True, prepare_threshold=None)
+        connection = await psycopg.AsyncConnection.connect(conninfo(url, app), autocommit=True, prepare_threshold=None)
     except psycopg.Error as error:
         _refuse_final(error)
         raise

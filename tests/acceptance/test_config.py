@@ -20,7 +20,7 @@ COMPLETE = {
             "RELAY_PUBLISH_BUDGET_MS",
             "20s",
             (
-                "relay: RELAY_PUBLISH_BUDGET_MS (0:00:20) must stay below RELAY_IDLE_TX_MS (0:00:20), "
+                "relay: RELAY_PUBLISH_BUDGET_MS (20s) must stay below RELAY_IDLE_TX_MS (20s), "
                 "or the database ends batches that still wait\n"
             ),
         ),
@@ -28,7 +28,7 @@ COMPLETE = {
             "RELAY_RETRY_BASE_MS",
             "3m",
             (
-                "relay: RELAY_RETRY_BASE_MS (0:03:00) is longer than RELAY_RETRY_MAX_MS (0:02:00); "
+                "relay: RELAY_RETRY_BASE_MS (3m) is longer than RELAY_RETRY_MAX_MS (2m); "
                 "lower the first or raise the second\n"
             ),
         ),

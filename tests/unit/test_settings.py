@@ -10,6 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from relay.errors import ConfigurationError
+from relay.kernel.duration import written
 from relay.settings import Settings, load, strangers
 
 SECRET = "hunter2"  # noqa: S105 -- made up, to be looked for in what is printed
@@ -17,14 +18,15 @@ SECRET = "hunter2"  # noqa: S105 -- made up, to be looked for in what is printed
 
 def text_of(default: Any) -> str:
     """A default as the documentation writes it."""
-    if isinstance(default, timedelta):
-        milliseconds = default // timedelta(milliseconds=1)
-        return f"{milliseconds // 1000}s" if milliseconds % 1000 == 0 else f"{milliseconds}ms"
-    if isinstance(default, bool):
-        return "on" if default else "off"
-    if isinstance(default, SecretStr):
-        return default.get_secret_value()
-    return str(default)
+    match default:
+        case timedelta():
+            return written(default)
+        case bool():
+            return "on" if default else "off"
+        case SecretStr():
+            return default.get_secret_value()
+        case _:
+            return str(default)
 
 
 class Documented(NamedTuple):
@@ -71,24 +73,24 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "RELAY_OUTAGE_MAX_MS": "10s",
         "RELAY_MAX_ATTEMPTS": "25",
         "RELAY_RETRY_BASE_MS": "5s",
-        "RELAY_RETRY_MAX_MS": "120s",
+        "RELAY_RETRY_MAX_MS": "2m",
         "RELAY_RETRY_JITTER_MS": "500ms",
         "RELAY_SHUTDOWN_MS": "25s",
         "RELAY_RUNNERS": "publish",
         "RELAY_RUNNER_MAX_ITEMS": "200",
-        "RELAY_TICK_MAX_MS": "480s",
-        "RELAY_RUNNER_MAX_MS": "60s",
+        "RELAY_TICK_MAX_MS": "8m",
+        "RELAY_RUNNER_MAX_MS": "1m",
         "RELAY_BUSY_MS": "250ms",
         "RELAY_IDLE_MIN_MS": "1s",
         "RELAY_IDLE_MAX_MS": "30s",
         "RELAY_IDLE_JITTER_MS": "500ms",
         "RELAY_ERROR_BACKOFF_MS": "30s",
         "RELAY_ERROR_BACKOFF_JITTER_MS": "2s",
-        "RELAY_APP": "outbox-relay",
+        "RELAY_APP": "",
         "RELAY_LOG_LEVEL": "info",
         "RELAY_LOG_EVENTS": "off",
         "RELAY_LOG_REDACT": "",
-        "RELAY_STATS_MS": "60s",
+        "RELAY_STATS_MS": "1m",
         "RELAY_HTTP": "",
         "RELAY_HTTP_TOKEN": "",
         "PORT": "",
@@ -196,16 +198,16 @@ def test_white_space_around_a_value_is_none_of_it(monkeypatch: pytest.MonkeyPatc
         ("RELAY_IDLE_TX_MS", "25d", "RELAY_IDLE_TX_MS must not be longer than 24d"),
         ("RELAY_TICK_MAX_MS", "0", "RELAY_TICK_MAX_MS must be longer than zero"),
         ("RELAY_RUNNER_MAX_MS", "0", "RELAY_RUNNER_MAX_MS must be longer than zero"),
-        ("RELAY_IDLE_TX_MS", "15s", "RELAY_PUBLISH_BUDGET_MS (0:00:15) must stay below RELAY_IDLE_TX_MS (0:00:15)"),
-        ("RELAY_RETRY_BASE_MS", "121s", "RELAY_RETRY_BASE_MS (0:02:01) is longer than RELAY_RETRY_MAX_MS (0:02:00)"),
-        ("RELAY_IDLE_MIN_MS", "31s", "RELAY_IDLE_MIN_MS (0:00:31) is longer than RELAY_IDLE_MAX_MS (0:00:30)"),
-        ("RELAY_RUNNER_MAX_MS", "10m", "RELAY_RUNNER_MAX_MS (0:10:00) is longer than RELAY_TICK_MAX_MS (0:08:00)"),
-        ("RELAY_RUNNER_MAX_MS", "9s", "RELAY_PUBLISH_BUDGET_MS (0:00:15) is longer than RELAY_RUNNER_MAX_MS (0:00:09)"),
-        ("RELAY_OUTAGE_MAX_MS", "499ms", "RELAY_OUTAGE_MAX_MS (0:00:00.499000) is shorter than the first pause"),
+        ("RELAY_IDLE_TX_MS", "15s", "RELAY_PUBLISH_BUDGET_MS (15s) must stay below RELAY_IDLE_TX_MS (15s)"),
+        ("RELAY_RETRY_BASE_MS", "121s", "RELAY_RETRY_BASE_MS (121s) is longer than RELAY_RETRY_MAX_MS (2m)"),
+        ("RELAY_IDLE_MIN_MS", "31s", "RELAY_IDLE_MIN_MS (31s) is longer than RELAY_IDLE_MAX_MS (30s)"),
+        ("RELAY_RUNNER_MAX_MS", "10m", "RELAY_RUNNER_MAX_MS (10m) is longer than RELAY_TICK_MAX_MS (8m)"),
+        ("RELAY_RUNNER_MAX_MS", "9s", "RELAY_PUBLISH_BUDGET_MS (15s) is longer than RELAY_RUNNER_MAX_MS (9s)"),
+        ("RELAY_OUTAGE_MAX_MS", "499ms", "RELAY_OUTAGE_MAX_MS (499ms) is shorter than the first pause"),
         ("RELAY_ROUTES", "order", "RELAY_ROUTES has the part 'order', which is no route; write it like order.*=orders"),
         ("RELAY_MAX_ATTEMPTS", "0", "RELAY_MAX_ATTEMPTS is '0': input should be greater than or equal to 1"),
         ("RELAY_BROKER", "kafka", "RELAY_BROKER is 'kafka': input should be 'pubsub'"),
-        ("RELAY_PUBLISH_BUDGET_MS", "21s", "RELAY_PUBLISH_BUDGET_MS (0:00:21) must stay below RELAY_IDLE_TX_MS"),
+        ("RELAY_PUBLISH_BUDGET_MS", "21s", "RELAY_PUBLISH_BUDGET_MS (21s) must stay below RELAY_IDLE_TX_MS"),
     ],
 )
 def test_nonsense_is_refused_in_a_sentence(
@@ -400,7 +402,7 @@ def test_a_dyno_ends_by_itself_before_heroku_kills_it(monkeypatch: pytest.Monkey
     monkeypatch.setenv("DYNO", "relay.1")
     load()
     monkeypatch.setenv("RELAY_SHUTDOWN_MS", "26s")
-    with pytest.raises(ConfigurationError, match=r"^RELAY_SHUTDOWN_MS .* Heroku kills relay.1 at 30 s; set"):
+    with pytest.raises(ConfigurationError, match=r"^RELAY_SHUTDOWN_MS .* Heroku kills relay.1 at 30s; set"):
         load()
 
 

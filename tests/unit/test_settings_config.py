@@ -69,6 +69,64 @@ def test_every_fault_is_shown_and_exits_2(monkeypatch: pytest.MonkeyPatch, capsy
     assert [line.split()[1] for line in said.err.splitlines()] == ["RELAY_RETRY_BASE_MS", "RELAY_IDLE_MIN_MS"]
 
 
+def shown_of(name: str, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    """The value and the source of a setting, as JSON has them."""
+    assert main(["config", "--json"]) == 0
+    (line,) = (line for line in json.loads(capsys.readouterr().out)["settings"] if line["name"] == name)
+    return line["value"], line["source"]
+
+
+def test_the_project_is_shown_with_where_it_comes_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Google's own name supplies it, wherever it is set; ours goes over it."""
+    Path(".env").write_text("GOOGLE_CLOUD_PROJECT=of-file\n")
+    assert shown_of("PUBSUB_PROJECT_ID", capsys) == ("of-file", "GOOGLE_CLOUD_PROJECT")
+
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "of-platform")
+    assert shown_of("PUBSUB_PROJECT_ID", capsys) == ("of-platform", "GOOGLE_CLOUD_PROJECT")
+    assert shown_of("GOOGLE_CLOUD_PROJECT", capsys) == ("of-platform", "platform")
+
+    Path(".env").write_text("PUBSUB_PROJECT_ID=ours\n")
+    assert shown_of("PUBSUB_PROJECT_ID", capsys) == ("ours", ".env")
+
+
+@pytest.mark.parametrize(("given", "shown"), [("20000", "20s"), ("1500", "1500ms"), ("120s", "2m"), ("48h", "2d")])
+def test_a_duration_is_shown_as_people_write_it(
+    given: str, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However it was written."""
+    monkeypatch.setenv("RELAY_STATS_MS", given)
+    assert shown_of("RELAY_STATS_MS", capsys) == (shown, "environment")
+
+
+def test_a_value_that_cannot_be_read_is_shown_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is what has to be found."""
+    monkeypatch.setenv("RELAY_STATS_MS", "soon")
+    assert main(["config"]) == 2
+    assert "RELAY_STATS_MS=soon\n    environment, default 1m." in capsys.readouterr().out
+
+
+def test_a_dot_env_that_cannot_be_read_is_a_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    """The rest is shown all the same."""
+    Path(".env").write_bytes(b"RELAY_TOPIC=\xff\xfe\n")
+    assert main(["config"]) == 2
+    said = capsys.readouterr()
+    assert "RELAY_TOPIC=domain-events" in said.out
+    assert "the environment or .env cannot be read" in said.err
+
+
+def test_an_unknown_runner_is_warned_of_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However often it is named."""
+    monkeypatch.setenv("RELAY_RUNNERS", "publsh,publish,publsh")
+    assert main(["config"]) == 0
+    assert capsys.readouterr().err.count("RELAY_RUNNERS names 'publsh'") == 1
+
+
 def test_the_reference_page_is_up_to_date() -> None:
     """`make docs` writes it."""
     assert table() in PAGE.read_text()

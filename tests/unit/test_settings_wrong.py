@@ -1,6 +1,7 @@
 # ruff: noqa: E501 -- each sentence stands as it is printed
 """Wrong configurations, each with the one sentence that `relay run` ends in."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,32 @@ WRONG: list[tuple[dict[str, str], str]] = [
         "DATABASE_URL is not a connection string; write it like postgresql://user:password@host:5432/db",
     ),
     (
+        {"DATABASE_URL": "postgresql://u@h:70000/db"},
+        "DATABASE_URL cannot be read: its port is not a number from 1 to 65535; write it like postgresql://user:password@host:5432/db",
+    ),
+    (
+        {"DATABASE_URL": "postgresql://u:a@b@h/db"},
+        "DATABASE_URL cannot be read: percent-encode the characters @ : / ? # % in its user and password",
+    ),
+    (
         {"DATABASE_URL": "postgresql+psycopg://h/db"},
         "DATABASE_URL names a driver in its scheme; write postgresql:// without the + and what follows it",
     ),
     (
         {"GOOGLE_CREDENTIALS_JSON": "{no"},
         "GOOGLE_CREDENTIALS_JSON is neither a key file's JSON nor its base64; set it to the content of the file, or to what `base64 < key.json` prints",
+    ),
+    (
+        {"PUBSUB_EMULATOR_HOST": "", "GOOGLE_CREDENTIALS_JSON": '{"type": "other"}'},
+        "GOOGLE_CREDENTIALS_JSON is JSON, but no key or federation file that Google's library can use; give it the whole file, unchanged",
+    ),
+    (
+        {"PUBSUB_EMULATOR_HOST": "", "GOOGLE_APPLICATION_CREDENTIALS": "other.json"},
+        "GOOGLE_APPLICATION_CREDENTIALS is JSON, but no key or federation file that Google's library can use; give it the whole file, unchanged",
+    ),
+    (
+        {"PUBSUB_EMULATOR_HOST": "", "GOOGLE_APPLICATION_CREDENTIALS": "none.json"},
+        "GOOGLE_APPLICATION_CREDENTIALS names 'none.json', which cannot be read: No such file or directory; name a file that is there, or use GOOGLE_CREDENTIALS_JSON",
     ),
     (
         {"PUBSUB_ENDPOINT": "there:443"},
@@ -49,39 +70,73 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"RELAY_IDLE_TX_MS": "25d"}, "RELAY_IDLE_TX_MS must not be longer than 24d, the most that Postgres takes"),
     (
         {"RELAY_IDLE_TX_MS": "15s"},
-        "RELAY_PUBLISH_BUDGET_MS (0:00:15) must stay below RELAY_IDLE_TX_MS (0:00:15), or the database ends batches that still wait",
+        "RELAY_PUBLISH_BUDGET_MS (15s) must stay below RELAY_IDLE_TX_MS (15s), or the database ends batches that still wait",
     ),
     (
         {"RELAY_RETRY_BASE_MS": "3m"},
-        "RELAY_RETRY_BASE_MS (0:03:00) is longer than RELAY_RETRY_MAX_MS (0:02:00); lower the first or raise the second",
+        "RELAY_RETRY_BASE_MS (3m) is longer than RELAY_RETRY_MAX_MS (2m); lower the first or raise the second",
     ),
     (
         {"RELAY_IDLE_MIN_MS": "31s"},
-        "RELAY_IDLE_MIN_MS (0:00:31) is longer than RELAY_IDLE_MAX_MS (0:00:30); lower the first or raise the second",
+        "RELAY_IDLE_MIN_MS (31s) is longer than RELAY_IDLE_MAX_MS (30s); lower the first or raise the second",
     ),
     (
         {"RELAY_RUNNER_MAX_MS": "9m"},
-        "RELAY_RUNNER_MAX_MS (0:09:00) is longer than RELAY_TICK_MAX_MS (0:08:00); lower the first or raise the second",
+        "RELAY_RUNNER_MAX_MS (9m) is longer than RELAY_TICK_MAX_MS (8m); lower the first or raise the second",
     ),
     (
         {"RELAY_RUNNER_MAX_MS": "14s"},
-        "RELAY_PUBLISH_BUDGET_MS (0:00:15) is longer than RELAY_RUNNER_MAX_MS (0:00:14); lower the first or raise the second",
+        "RELAY_PUBLISH_BUDGET_MS (15s) is longer than RELAY_RUNNER_MAX_MS (14s); lower the first or raise the second",
     ),
     (
         {"RELAY_OUTAGE_MAX_MS": "499ms"},
-        "RELAY_OUTAGE_MAX_MS (0:00:00.499000) is shorter than the first pause after the broker failed (0:00:00.500000); set it to 500ms or more",
+        "RELAY_OUTAGE_MAX_MS (499ms) is shorter than the first pause after the broker failed (500ms); set it to 500ms or more",
     ),
     (
         {"DYNO": "relay.1", "RELAY_SHUTDOWN_MS": "26s"},
-        "RELAY_SHUTDOWN_MS (0:00:26) and the 4.5 s after it do not end before Heroku kills relay.1 at 30 s; set it to 25s or less",
+        "RELAY_SHUTDOWN_MS (26s) and the 4500ms after it do not end before Heroku kills relay.1 at 30s; set it to 25s or less",
     ),
-    ({"RELAY_LOG_LEVEL": "loud"}, "RELAY_LOG_LEVEL is 'loud': input should be 'debug', 'info', 'warning' or 'error'"),
     (
-        {"RELAY_LOG_EVENTS": "maybe"},
-        "RELAY_LOG_EVENTS is 'maybe': input should be a valid boolean, unable to interpret input",
+        {"RELAY_APP": "x" * 64},
+        f"RELAY_APP is '{'x' * 64}', which Postgres would change; write up to 63 printable ASCII characters",
     ),
+    (
+        {"RELAY_APP": "caf\u00e9"},
+        "RELAY_APP is 'caf\u00e9', which Postgres would change; write up to 63 printable ASCII characters",
+    ),
+    ({"RELAY_LOG_REDACT": "redact"}, "RELAY_LOG_REDACT is 'redact': write it as module:function"),
+    ({"RELAY_LOG_LEVEL": "loud"}, "RELAY_LOG_LEVEL is 'loud': input should be 'debug', 'info', 'warning' or 'error'"),
+    ({"RELAY_LOG_EVENTS": "maybe"}, "RELAY_LOG_EVENTS is 'maybe': write on or off"),
     ({"RELAY_RUNNERS": ","}, "RELAY_RUNNERS is ',' and names no runner of this release; choose from: publish"),
-    ({"RELAY_HTTP": "localhost:http"}, "RELAY_HTTP is 'http': a port is a number from 0, any that is free, to 65535"),
+    (
+        {"RELAY_HTTP": "localhost:http"},
+        "RELAY_HTTP is 'localhost:http': a port is a number from 0, any that is free, to 65535",
+    ),
+    ({"RELAY_HTTP": "70000"}, "RELAY_HTTP is '70000': a port is a number from 0, any that is free, to 65535"),
+    (
+        {"RELAY_HTTP": ":8080"},
+        "RELAY_HTTP is ':8080': write a port, such as 8080, or host:port, such as 0.0.0.0:8080 or [::]:8080",
+    ),
+    (
+        {"RELAY_HTTP": "[::]:8080"},
+        "RELAY_HTTP is reached from other machines on ::; set RELAY_HTTP_TOKEN, which is then asked for, or listen on 127.0.0.1",
+    ),
+    (
+        {"DYNO": "web.1", "PORT": "5000"},
+        "PORT of web.1 is reached from other machines on 0.0.0.0; set RELAY_HTTP_TOKEN, which is then asked for, or set RELAY_HTTP=off",
+    ),
+    (
+        {"DYNO": "web.1", "PORT": "http"},
+        "PORT is 'http': a port is a number from 0, any that is free, to 65535",
+    ),
+    (
+        {"RELAY_HTTP_TOKEN": "hunter2"},
+        "RELAY_HTTP_TOKEN is shorter than 16 characters and could be guessed; make one with: openssl rand -hex 32",
+    ),
+    (
+        {"RELAY_HTTP_TOKEN": "hunter2 hunter2 hunter2"},
+        "RELAY_HTTP_TOKEN must be printable ASCII without spaces; a header carries no other",
+    ),
     (
         {"RELAY_HTTP": "0.0.0.0:0"},
         "RELAY_HTTP is reached from other machines on 0.0.0.0; set RELAY_HTTP_TOKEN, which is then asked for, or listen on 127.0.0.1",
@@ -89,22 +144,43 @@ WRONG: list[tuple[dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "sentence"), WRONG)
-def test_a_wrong_configuration_is_one_sentence_and_exit_2(
-    wrong: dict[str, str],
-    sentence: str,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Nothing is started, so nothing else is said."""
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.json").write_text('{"type": "other"}')
     for name in Settings.model_fields:
         monkeypatch.delenv(name.upper(), raising=False)
+
+
+def set_wrong(wrong: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A configuration that is complete but for this."""
     for name, value in {**COMPLETE, **wrong}.items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), WRONG)
+def test_a_wrong_configuration_is_one_sentence_and_exit_2(
+    wrong: dict[str, str], sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is started, so nothing else is said."""
+    set_wrong(wrong, monkeypatch)
 
     assert main(["run"]) == 2
 
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", f"relay: {sentence}\n")
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), WRONG)
+def test_relay_config_finds_what_relay_run_refuses(
+    wrong: dict[str, str], sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the same words, before a deploy; what is only missing is a warning, for it may be set elsewhere."""
+    set_wrong(wrong, monkeypatch)
+    missing = "is not set" in sentence
+
+    assert main(["config", "--json"]) == (0 if missing else 2)
+
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["warnings" if missing else "faults"] == [sentence]
+    assert shown["faults" if missing else "warnings"] == []

@@ -52,7 +52,7 @@ class _Examination:
 
     async def _connected(self) -> Sequence[Finding]:
         try:
-            connection = await connect_async(self._settings.require_database())
+            connection = await connect_async(self._settings.require_database(), self._settings.relay_app)
         except (psycopg.Error, ConfigurationError) as error:
             return (
                 fail(

@@ -6,7 +6,6 @@ out.
 """
 
 import asyncio
-import ipaddress
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -18,6 +17,7 @@ import h11
 
 from relay.errors import ConfigurationError
 from relay.kernel.observe import Observe
+from relay.operate.http.address import outside, unguarded
 from relay.operate.http.pages import Pages, Request, Response, failure
 
 
@@ -76,13 +76,10 @@ class _Server:
             ) from error
         # Asked of the sockets: a name may stand for any address.
         bound = [listener.getsockname()[:2] for listener in self._server.sockets]
-        outside = [address for address, _ in bound if not ipaddress.ip_address(address.partition("%")[0]).is_loopback]
-        if outside and not self._pages.guarded:
+        reached = outside(address for address, _ in bound)
+        if reached and not self._pages.guarded:
             self._server.close()
-            raise ConfigurationError(
-                f"RELAY_HTTP is reached from other machines on {outside[0]}; set RELAY_HTTP_TOKEN, which is then asked "
-                "for, or listen on 127.0.0.1"
-            )
+            raise unguarded(reached)
         await self._server.start_serving()
         return HttpListening(*bound[0])
 

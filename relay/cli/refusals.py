@@ -1,0 +1,49 @@
+"""What `relay run` refuses of settings that can be read, found without connecting to anything."""
+
+from relay.brokers.pubsub_credentials import credentials_of
+from relay.cli.runners import RUNNERS, chosen
+from relay.errors import ConfigurationError
+from relay.operate import line_redaction
+from relay.operate.http.address import Address, http_address, resolved
+from relay.outbox.connect import conninfo
+from relay.settings import Settings
+
+
+def refusals(settings: Settings) -> list[str]:
+    """A sentence for each. What is only missing is none of them: `Settings.require` tells it."""
+    faults: list[str] = []
+    for check in (_database, _credentials, _runners, _log, _http):
+        try:
+            check(settings)
+        except ConfigurationError as error:
+            faults += str(error).splitlines()
+    return faults
+
+
+def site_address(settings: Settings) -> Address | None:
+    """Where health and metrics are served; None where HTTP is off. Raises ConfigurationError."""
+    token = settings.relay_http_token.get_secret_value()
+    return http_address(settings.relay_http, token, settings.port, settings.dyno)
+
+
+def _database(settings: Settings) -> None:
+    if url := settings.database_url.get_secret_value():
+        conninfo(url, settings.relay_app)
+
+
+def _credentials(settings: Settings) -> None:
+    if settings.google_key_source:
+        credentials_of(settings.google_key() or {}, settings.google_key_source)
+
+
+def _runners(settings: Settings) -> None:
+    chosen(settings, RUNNERS)
+
+
+def _log(settings: Settings) -> None:
+    line_redaction.load(settings.relay_log_redact)
+
+
+def _http(settings: Settings) -> None:
+    if address := site_address(settings):
+        resolved(address)

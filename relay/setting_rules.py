@@ -1,0 +1,58 @@
+"""Which settings cannot both be meant, each rule with the sentence that says so."""
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from relay.kernel.duration import parse, written
+from relay.kernel.supervise import CANCEL_SECONDS, CLOSE_SECONDS
+from relay.routes import Routes
+
+_FIRST_OUTAGE = parse("500ms")
+_HARD_END = timedelta(seconds=CANCEL_SECONDS + CLOSE_SECONDS + 0.5)
+_HEROKU_KILLS = parse("30s")
+_BELOW = (("relay_publish_budget_ms", "relay_idle_tx_ms", "or the database ends batches that still wait"),)
+_AT_MOST = (
+    ("relay_retry_base_ms", "relay_retry_max_ms"),
+    ("relay_idle_min_ms", "relay_idle_max_ms"),
+    ("relay_runner_max_ms", "relay_tick_max_ms"),
+    ("relay_publish_budget_ms", "relay_runner_max_ms"),
+)
+
+
+def inconsistencies(value: Mapping[str, Any]) -> Iterator[str]:
+    """A sentence for each rule that these settings break; `value` holds every one of them by its name."""
+    yield from _disorder(value)
+    outage, shutdown, dyno = value["relay_outage_max_ms"], value["relay_shutdown_ms"], value["dyno"]
+    if outage < _FIRST_OUTAGE:
+        yield (
+            f"RELAY_OUTAGE_MAX_MS ({written(outage)}) is shorter than the first pause after the broker failed "
+            f"({written(_FIRST_OUTAGE)}); set it to {written(_FIRST_OUTAGE)} or more"
+        )
+    if dyno and shutdown + _HARD_END >= _HEROKU_KILLS:
+        yield (
+            f"RELAY_SHUTDOWN_MS ({written(shutdown)}) and the {written(_HARD_END)} after it do not end before Heroku "
+            f"kills {dyno} at {written(_HEROKU_KILLS)}; set it to 25s or less"
+        )
+    emulator, endpoint = value["pubsub_emulator_host"], value["pubsub_endpoint"]
+    if emulator and endpoint:
+        yield (
+            f"PUBSUB_EMULATOR_HOST ({emulator}) and PUBSUB_ENDPOINT ({endpoint}) name two brokers; remove one of them"
+        )
+    try:
+        Routes.parse(value["relay_routes"], value["relay_topic"])
+    except ValueError as error:
+        yield f"RELAY_ROUTES {error}"
+
+
+def _disorder(value: Mapping[str, Any]) -> Iterator[str]:
+    for lower, higher, why in _BELOW:
+        if value[lower] >= value[higher]:
+            yield f"{_told(lower, value)} must stay below {_told(higher, value)}, {why}"
+    for lower, higher in _AT_MOST:
+        if value[lower] > value[higher]:
+            yield f"{_told(lower, value)} is longer than {_told(higher, value)}; lower the first or raise the second"
+
+
+def _told(name: str, value: Mapping[str, Any]) -> str:
+    return f"{name.upper()} ({written(value[name])})"
