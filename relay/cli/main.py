@@ -8,7 +8,8 @@ from importlib.metadata import PackageNotFoundError, version
 import psycopg
 
 from relay.cli import audit, config, dev, doctor, emit, failed, migrate, run, status, topics
-from relay.errors import ConfigurationError, RelayError
+from relay.errors import BrokerError, ConfigurationError, RelayError
+from relay.kernel.failure import told
 
 FINE, FAILED, MISUSED = 0, 1, 2
 
@@ -24,11 +25,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.command(options))
     except ConfigurationError as error:
         return _complain(error, MISUSED)
+    except BrokerError as error:
+        return _complain(told(error), FAILED)
     except RelayError as error:
         return _complain(error, FAILED)
     except psycopg.Error as error:
-        # The details that Postgres adds may quote the row.
-        return _complain(error.diag.message_primary or error, FAILED)
+        return _complain(_of_database(error), FAILED)
     except KeyboardInterrupt:
         return 130
 
@@ -37,6 +39,17 @@ def _complain(error: object, code: int) -> int:
     for line in str(error).strip().splitlines():
         print(f"relay: {line}", file=sys.stderr)
     return code
+
+
+def _of_database(error: psycopg.Error) -> str:
+    """What may be shown: Postgres quotes values, and functions of the database may say anything about a row.
+
+    What libpq says is several lines, one for each address that it tried and one with what to look at.
+    """
+    if error.diag.message_primary is not None:
+        return told(error)
+    lines = [told(psycopg.OperationalError(line)) for line in str(error).splitlines() if line.strip()]
+    return "\n".join(lines) or type(error).__name__
 
 
 def _version() -> str:

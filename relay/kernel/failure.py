@@ -24,6 +24,11 @@ def sentence(error: BaseException) -> str:
     return storable("; ".join(told))[:MOST_CHARACTERS]
 
 
+def told(error: BaseException) -> str:
+    """What `sentence` says without the kind of the error: for the person who called and reads it right away."""
+    return storable(_words(error))[:MOST_CHARACTERS] or kind_of(error)
+
+
 def code(error: BaseException) -> str:
     """A short name for the reason: a broker's code, an SQLSTATE, or else the kind; of a group, the first error's.
 
@@ -62,11 +67,15 @@ def trace(error: BaseException) -> str:
 
 
 def _line(error: BaseException) -> str:
-    try:
-        words = without_secrets(words_of(error))
-    except Exception:  # noqa: BLE001 -- an error may do anything when it is asked
-        words = ""
+    words = _words(error)
     return f"{kind_of(error)}: {words}" if words else kind_of(error)
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return without_secrets(words_of(error))
+    except Exception:  # noqa: BLE001 -- an error may do anything when it is asked
+        return ""
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
