@@ -106,6 +106,32 @@ def test_a_tick_prints_its_report_and_nothing_else(relay: Commands, database: st
     assert [line["event"] for line in lines_of(done.stderr)] == ["batch"]
 
 
+def test_a_relay_is_found_by_its_name(relay: Commands, database: str) -> None:
+    """In pg_stat_activity and in each log line: whose transaction is open, where several relays work here."""
+    with relay.background("run", RELAY_APP="relay-eu") as process:
+        started = wait_for(process, "started")
+        with psycopg.connect(database) as connection:
+            named = connection.execute(
+                "select 1 from pg_stat_activity where datname = current_database() and application_name = 'relay-eu'"
+            ).fetchall()
+        code, log = terminate(process)
+
+    assert code == 0
+    assert len(named) >= 1
+    assert {line["app"] for line in [started, *lines_of(log)]} == {"relay-eu"}
+
+
+def test_a_tick_names_an_unknown_runner_once_and_works_on(relay: Commands, database: str) -> None:
+    """However often RELAY_RUNNERS names it."""
+    emitted(database)
+
+    done = relay("tick", RELAY_RUNNERS="publsh,publish,publsh")
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["runners"]["publish"]["updated"] == 1
+    assert done.stderr.count("warning: RELAY_RUNNERS names 'publsh', which is no runner") == 1
+
+
 async def test_a_tick_whose_broker_refuses_is_no_failed_tick(
     relay: Commands, database: str, pubsub: PubSubSide
 ) -> None:
@@ -305,7 +331,7 @@ def test_a_start_says_where_the_relay_works(relay: Commands, database: str, stac
 
 def test_a_lost_connection_is_told_once_and_so_is_its_return(relay: Commands, database: str) -> None:
     """The failed pass and the reconnection are lines; what the driver says meanwhile is not."""
-    with relay.background("run", RELAY_OUTAGE_MAX_MS="100") as process:
+    with relay.background("run", RELAY_OUTAGE_MAX_MS="500") as process:
         wait_for(process, "started")
         execute(database, DISCONNECT)
         failed = wait_for(process, "pass_failed")
@@ -322,7 +348,7 @@ def test_a_lost_connection_is_told_once_and_so_is_its_return(relay: Commands, da
 def test_a_relay_that_has_worked_waits_for_a_schema_that_is_not_its_own(relay: Commands, database: str) -> None:
     """The error that would end a start is a line then: a release may be stepped back while it runs."""
     emitted(database)
-    with relay.background("run", RELAY_OUTAGE_MAX_MS="100") as process:
+    with relay.background("run", RELAY_OUTAGE_MAX_MS="500") as process:
         wait_for(process, "batch")
         execute(database, "insert into outbox_migrations (version, name) values (999, 'later')")
         execute(database, DISCONNECT)
@@ -386,7 +412,7 @@ def test_the_relay_waits_for_a_database_that_is_away_at_its_start(relay: Command
         postgres.stop()
 
         with relay.background(
-            "run", DATABASE_URL=postgres.url, RELAY_OUTAGE_MAX_MS="100", RELAY_LOG_LEVEL="debug"
+            "run", DATABASE_URL=postgres.url, RELAY_OUTAGE_MAX_MS="500", RELAY_LOG_LEVEL="debug"
         ) as process:
             failed = wait_for(process, "pass_failed")
             assert "Connection refused" in failed["error"]
@@ -404,7 +430,7 @@ async def test_the_relay_waits_for_a_broker_that_is_away_at_its_start(relay: Com
     """It logs and backs off; the row stays as it was."""
     emitted(database)
     with relay.background(
-        "run", PUBSUB_EMULATOR_HOST=closed_port(), RELAY_OUTAGE_MAX_MS="100", RELAY_LOG_LEVEL="debug"
+        "run", PUBSUB_EMULATOR_HOST=closed_port(), RELAY_OUTAGE_MAX_MS="500", RELAY_LOG_LEVEL="debug"
     ) as process:
         assert wait_for(process, "publish_failed")["code"] == "UNAVAILABLE"
         wait_for(process, "publish_failed")

@@ -313,6 +313,35 @@ def test_two_loggers_do_not_share_a_stream() -> None:
     assert second.getvalue() == ""
 
 
+def test_each_line_names_its_relay_where_it_has_a_name() -> None:
+    """Several that log to one place are told apart; nothing stands there that nobody set."""
+    named, plain = io.StringIO(), io.StringIO()
+    logs.LogLines(logs.logger("info", named, "relay-eu"))(PassSkipped("publish"))
+    logs.LogLines(logs.logger("info", plain))(PassSkipped("publish"))
+
+    assert json.loads(named.getvalue())["app"] == "relay-eu"
+    assert "app" not in json.loads(plain.getvalue())
+
+
+def test_lines_of_libraries_name_the_relay_too() -> None:
+    """Whatever the user's redaction leaves of them."""
+    program = """
+import logging, sys
+from relay.operate import logs
+logs.adopt_libraries(sys.stderr, lambda line: {"event": "x", "level": "error"}, "relay-eu")
+logging.getLogger("library").warning("careful")
+raise ValueError("nobody catches this")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+    )
+
+    assert [json.loads(line) for line in done.stderr.splitlines()] == [
+        {"event": "x", "level": "error", "app": "relay-eu"},
+        {"event": "x", "level": "error", "app": "relay-eu"},
+    ]
+
+
 def test_a_terminal_gets_lines_for_people() -> None:
     """Where JSON would be in the way."""
 

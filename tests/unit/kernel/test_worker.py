@@ -6,7 +6,7 @@ import pytest
 
 from relay.kernel.observe import CloseFailed, PassFailed, PassFinished, PassSkipped
 from relay.kernel.runner import Budget, Next, Report
-from relay.kernel.worker import Worker
+from relay.kernel.worker import Worker, close_all
 from tests.unit.kernel.fakes import FakeClock, FakeRunner, deaf, forever, in_fake_time, lasting, worker_of
 
 
@@ -223,3 +223,26 @@ async def test_a_close_that_hangs_is_left_behind() -> None:
     (event,) = heard
     assert isinstance(event, CloseFailed)
     assert str(event.error) == "not closed within 2 s"
+
+
+class _SlowToCloseRunner(FakeRunner):
+    async def close(self) -> None:
+        await asyncio.sleep(1.5)
+        await super().close()
+
+
+@in_fake_time
+async def test_all_are_closed_within_one_time() -> None:
+    """The slow ones share it; one that closes at once is closed even after it was spent."""
+    clock, heard = FakeClock(), list[object]()
+    runners = [_SlowToCloseRunner(name="a"), _SlowToCloseRunner(name="b"), FakeRunner(name="c")]
+    workers = [worker_of(runner, heard.append) for runner in runners]
+    began = clock.monotonic()
+
+    assert await close_all(workers, clock, 2) == [workers[1]]
+
+    assert clock.monotonic() - began == 2
+    assert [runner.closed for runner in runners] == [1, 0, 1]
+    assert [(event.runner, str(event.error)) for event in heard if isinstance(event, CloseFailed)] == [
+        ("b", "not closed within 0.5 s")
+    ]
