@@ -42,6 +42,11 @@ class PubSubTopics:
             await self._client.create_topic(Topic(name=name), retry=None, timeout=seconds)
         except exceptions.AlreadyExists:
             return TopicState.EXISTS
+        except exceptions.PermissionDenied as error:
+            # Who may not create may still see that there is nothing to create.
+            if await self.look(name, seconds) is TopicState.EXISTS:
+                return TopicState.EXISTS
+            raise broker_error(error) from error
         except CALL_ERRORS as error:
             raise broker_error(error) from error
         return TopicState.CREATED

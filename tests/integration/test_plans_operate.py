@@ -100,6 +100,20 @@ def test_causes_are_those_of_a_bounded_number_of_rows(connection: psycopg.Connec
     }
 
 
+@pytest.mark.parametrize("enter", ["operate_enter", "doctor_enter"])
+def test_topics_are_read_at_both_ends_of_what_waits(filled: str, enter: str) -> None:
+    """So many rows at each, and no published one."""
+    with psycopg.connect(filled) as connection:
+        connection.execute(statement(enter), {"search_path": '"public"'})
+        found = scans(connection, "doctor_topics", {"most": 100})
+    assert sorted((scan["Index Name"], scan["Scan Direction"], scan["Actual Rows"]) for scan in found) == [
+        (index, direction, 100)
+        for index in ("outbox_events_delayed", "outbox_events_fresh", "outbox_events_ordered")
+        for direction in ("Backward", "Forward")
+    ]
+    assert sum(scan.get("Rows Removed by Filter", 0) for scan in found) == 0
+
+
 def test_a_page_of_failed_rows_passes_over_what_was_discarded(connection: psycopg.Connection[Any]) -> None:
     """It reads what it answers with, and no more."""
     (scan,) = scans(connection, "failed_page", PAGE)

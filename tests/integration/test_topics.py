@@ -1,12 +1,17 @@
 """Which topics are there, and creating those that are not."""
 
 import json
+from datetime import UTC, datetime
+from typing import Any
 from uuid import uuid4
 
 import psycopg
+import pytest
 
 from relay import emit
+from relay.dev.pubsub import Fault, set_faults
 from relay.dev.stack import PROJECT_ID
+from relay.outbox.statements import statement
 from tests.support.commands import Commands
 from tests.support.outbox import event
 from tests.support.pubsub import Channel, PubSubSide
@@ -47,16 +52,93 @@ def test_without_a_database_the_topics_of_the_settings_are_enough(relay: Command
 async def test_what_may_not_be_seen_or_created_names_the_permission(
     relay: Commands, channel: Channel, pubsub: PubSubSide
 ) -> None:
-    """A topic that is unseen is not called missing."""
+    """A topic that is unseen is not called missing; where nothing has to be created, nothing is lacking."""
+    missing = f"t-{uuid4().hex}"
     await pubsub.fail("PERMISSION_DENIED", "GetTopic")
     plan = relay("topics", "plan")
     await pubsub.fail("PERMISSION_DENIED", "CreateTopic")
-    ensure = relay("topics", "ensure")
+    there = relay("topics", "ensure")
+    ensure = relay("topics", "ensure", missing)
 
-    assert (plan.returncode, ensure.returncode) == (1, 1)
+    assert (plan.returncode, there.returncode, ensure.returncode) == (1, 0, 1)
     assert f"{full(channel.topic)} unseen" in plan.stdout
     assert "roles/pubsub.viewer" in plan.stdout
+    assert there.stdout == ensure.stdout == f"{full(channel.topic)} exists\n"
+    assert f"topic {full(missing)}: PERMISSION_DENIED" in ensure.stderr
     assert "creating takes pubsub.topics.create" in ensure.stderr
+
+
+async def test_what_is_refused_of_one_topic_spoils_none_of_the_others(
+    relay: Commands, channel: Channel, pubsub: PubSubSide
+) -> None:
+    """Each has its own answer, in the order in which they are named; JSON holds the error too."""
+    broken, missing = (f"t-{uuid4().hex}" for _ in range(2))
+    await set_faults(pubsub.address, Fault("INTERNAL", method="GetTopic", topic=broken))
+    done = relay("topics", "plan", broken, missing, "--json")
+
+    assert done.returncode == 1
+    assert [(each["topic"], each["state"]) for each in json.loads(done.stdout)["topics"]] == [
+        (full(channel.topic), "exists"),
+        (full(broken), "unknown"),
+        (full(missing), "missing"),
+    ]
+    errors = [each["error"] for each in json.loads(done.stdout)["topics"]]
+    assert (errors[0], errors[2]) == (None, None)
+    assert errors[1].startswith("INTERNAL: ")
+    assert done.stderr == f"relay: topic {full(broken)}: {errors[1]}\n"
+
+
+def test_rows_of_every_kind_name_topics(relay: Commands, database: str, channel: Channel) -> None:
+    """Whether they go out at once, later, or in order; not those that are published or failed."""
+    later = datetime(2200, 1, 1, tzinfo=UTC)
+    with psycopg.connect(database) as connection:
+        emit(
+            connection,
+            [
+                event(topic="t-fresh"),
+                event(topic="t-scheduled", available_at=later),
+                event(topic="t-ordered", ordering_key="k"),
+                event(topic="t-published", event_type="done"),
+                event(topic="t-failed", event_type="failed"),
+            ],
+        )
+        connection.execute("update outbox_events set published_at = now(), message_id = 'm' where event_type = 'done'")
+        connection.execute(
+            "update outbox_events set failed_at = now(), failure_reason = 'max_attempts' where event_type = 'failed'"
+        )
+    done = relay("topics", "plan", "--json")
+    assert [each["topic"] for each in json.loads(done.stdout)["topics"]] == [
+        full(name) for name in (channel.topic, "t-fresh", "t-ordered", "t-scheduled")
+    ]
+
+
+@pytest.mark.parametrize("kind", [{}, {"available_at": datetime(2200, 1, 1, tzinfo=UTC)}, {"ordering_key": "k"}])
+def test_the_newest_rows_are_looked_at_as_well_as_the_oldest(database: str, kind: dict[str, Any]) -> None:
+    """A service that was deployed today names its topic behind yesterday's backlog."""
+    with psycopg.connect(database) as connection:
+        emit(connection, [event(topic=name, **kind) for name in ("t-old", "t-between", "t-between", "t-new")])
+        found = connection.execute(statement("doctor_topics"), {"most": 1}).fetchall()
+    assert found == [("t-new",), ("t-old",)]
+
+
+def test_a_row_that_names_no_topic_at_all_is_told_without_asking(
+    relay: Commands, database: str, channel: Channel
+) -> None:
+    """It may hold anything, a line break included."""
+    with psycopg.connect(database) as connection:
+        emit(connection, event(topic="two\nlines"))
+    done = relay("topics", "ensure")
+    assert (done.returncode, done.stdout) == (1, f"{full(channel.topic)} exists\n")
+    (line,) = done.stderr.splitlines()
+    assert "two\\nlines" in line
+    assert "pending rows name it" in line
+
+
+def test_a_database_without_an_outbox_is_a_wrong_configuration(relay: Commands, bare_database: str) -> None:
+    """With the command that makes one."""
+    done = relay("topics", "plan", DATABASE_URL=bare_database)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "relay migrate" in done.stderr
 
 
 def test_a_name_that_is_no_topic_is_a_wrong_call(relay: Commands) -> None:

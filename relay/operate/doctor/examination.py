@@ -67,7 +67,7 @@ class _Examination:
         return (ok("database", f"{info.host}:{info.port}/{info.dbname} as {info.user}"),)
 
     async def _name_topics(self, look: Look) -> None:
-        """Add what the oldest pending rows name; where they cannot be read, a check has said so."""
+        """Add what the oldest and newest pending rows name; where they cannot be read, a check has said so."""
         try:
             named = await look.rows("topics", most=MOST_COUNTED)
         except psycopg.Error:
