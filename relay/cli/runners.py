@@ -95,7 +95,7 @@ def publish_policy(settings: Settings) -> PublishPolicy:
             ),
         ),
         poll=Delay(poll, poll, settings.relay_poll_jitter_ms.total_seconds()),
-        outage=Delay(min(FIRST_OUTAGE_SECONDS, most), most, OUTAGE_JITTER_SECONDS),
+        outage=Delay(FIRST_OUTAGE_SECONDS, most, OUTAGE_JITTER_SECONDS),
     )
 
 

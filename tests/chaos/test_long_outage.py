@@ -10,17 +10,18 @@ from relay.kernel.backoff import Retry
 from relay.publisher.events import TopicProbed
 from relay.publisher.failures import Attempts
 from tests.support.bench import Bench
+from tests.support.chaos import FULL
 from tests.support.outbox import FAILED, PENDING, PUBLISHED, count
 
-PASSES = 10_000
-WARM_UP = 1_000
-# What the process may hold more after nine thousand passes than after one thousand.
+PASSES = 10_000 if FULL else 1_000
+WARM_UP = PASSES // 10
+# What the process may hold more at the end than after the first tenth.
 FLAT_BYTES = 100_000
 
 
 @pytest.mark.timeout(300)
-async def test_ten_thousand_passes_in_an_outage_cost_nobody_an_attempt(bench: Bench) -> None:
-    """28 hours at a probe every ten seconds: no row fails or is written, memory stays flat, and then all goes out."""
+async def test_thousands_of_passes_in_an_outage_cost_nobody_an_attempt(bench: Bench) -> None:
+    """Hours at a probe every ten seconds: no row fails or is written, memory stays flat, and then all goes out."""
     bench.emit(*range(500))
     relay = bench.publisher_on(bench.outbox, attempts=Attempts(3, Retry(5, 120, 0)))
     bench.broker.refuse = lambda _: BrokerError("UNAVAILABLE", "away")
