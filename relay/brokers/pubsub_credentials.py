@@ -6,7 +6,7 @@ from typing import Any
 
 import google.auth
 from google.auth import aws, identity_pool, pluggable
-from google.auth.credentials import Credentials
+from google.auth.credentials import Credentials, CredentialsWithQuotaProject
 from google.auth.exceptions import GoogleAuthError
 from google.pubsub_v1.services.publisher.transports import PublisherTransport
 
@@ -28,6 +28,9 @@ def credentials_of(key: Mapping[str, Any], source: str) -> Credentials:
             f"{source} is JSON, but no key or federation file that Google's library can use; "
             "give it the whole file, unchanged"
         ) from None
+    # As the library does with the file that the environment names.
+    if isinstance(credentials, CredentialsWithQuotaProject):
+        credentials = credentials.with_quota_project_from_environment()  # type: ignore[no-untyped-call]
     return credentials
 
 

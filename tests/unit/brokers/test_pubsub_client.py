@@ -127,6 +127,20 @@ async def test_every_form_of_a_key_is_used_wherever_it_stands(
         assert "https://www.googleapis.com/auth/pubsub" in transport._credentials._default_scopes
 
 
+async def test_another_project_pays_where_the_environment_names_it(
+    key: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The library's own setting holds for a key that we read, as for one that it reads."""
+    (tmp_path / "key.json").write_text(json.dumps(key))
+    monkeypatch.setenv("PUBSUB_PROJECT_ID", "p")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "key.json")
+    monkeypatch.setenv("GOOGLE_CLOUD_QUOTA_PROJECT", "payer")
+
+    publisher, subscriber = await transports(pubsub_address(load()))
+
+    assert publisher._credentials.quota_project_id == subscriber._credentials.quota_project_id == "payer"
+
+
 async def test_without_a_key_it_is_who_logged_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The application default credentials, as `gcloud auth application-default login` leaves them."""
     login = {"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "somebody's"}
