@@ -79,7 +79,8 @@ async def publish_again(variables: Mapping[str, str]) -> None:
 
 def test_there_is_a_test_for_each_snippet() -> None:
     """A snippet that nobody runs is a snippet that is wrong one day."""
-    assert [language for language, _ in SNIPPETS] == ["sh", "python", "sql", "python", "sh", "sh", "sh", "ini", "sh", "sh"]
+    languages = ["sh", "python", "sql", "python", "sh", "sh", "sh", "ini", "sh", "sh"]
+    assert [language for language, _ in SNIPPETS] == languages
 
 
 def test_the_extras_to_install_exist() -> None:

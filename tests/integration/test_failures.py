@@ -58,7 +58,7 @@ async def test_a_poisonous_message_uses_up_its_own_attempts(bench: Bench, code: 
     await bench.run_once(relay)
     assert len(bench.broker.asked) - 1 <= MOST_FURTHER_REQUESTS
     assert count(bench.url, PUBLISHED) == 999
-    further = []
+    further: list[str] = []
     while count(bench.url, FAILED) == 0:
         assert len(further) < 10, "it does not use up its attempts"
         bench.make_due()
@@ -106,7 +106,7 @@ async def test_a_probe_is_three_rows_at_most(bench: Bench) -> None:
     bench.emit(*range(50))
     bench.broker.refuse = lambda _: BrokerError("UNAVAILABLE", "away")
     tried: list[str] = []
-    bench.broker.poisoned = lambda message: tried.append(message.attributes["aggregate_id"])  # type: ignore[func-returns-value]
+    bench.broker.poisoned = lambda message: tried.append(message.attributes["aggregate_id"])
     await bench.run_once()
     tried.clear()
     for expected in (["0", "49"], ["0", "1", "49"], ["0", "2", "49"]):
