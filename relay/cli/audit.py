@@ -3,13 +3,12 @@
 import argparse
 import asyncio
 import json
-import sys
-import time
 from contextlib import closing
 from datetime import timedelta
 
 from relay.brokers.pubsub_reader import PubSubReader
 from relay.cli.parts import outbox_connector, pubsub_address, routes
+from relay.cli.progress import Progress
 from relay.kernel.duration import parse
 from relay.operate.audit import AuditedOutbox, audit
 from relay.operate.verdict import verdict
@@ -49,7 +48,7 @@ async def _audit(options: argparse.Namespace, settings: Settings) -> int:
     address, connect = pubsub_address(settings), outbox_connector(settings)
     async with await connect() as connection, PubSubReader(address, options.subscription) as reader:
         outbox = AuditedOutbox(connection, settings.relay_schema, address.project, routes(settings))
-        with closing(_Progress()) as progress:
+        with closing(Progress()) as progress:
             report = await audit(reader, outbox, options.quiet.total_seconds(), progress)
     print(json.dumps(report.as_json()) if options.json else verdict(report))
     return 0 if report.passed else 1
@@ -60,30 +59,3 @@ def _duration(text: str) -> timedelta:
         return parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-class _Progress:
-    """Counts on stderr: in place on a terminal, as a line now and then elsewhere."""
-
-    def __init__(self) -> None:
-        self._in_place = sys.stderr.isatty()
-        self._seconds = 0.1 if self._in_place else 10.0
-        self._due = time.monotonic() + self._seconds
-
-    def __call__(self, what: str, count: int) -> None:
-        if time.monotonic() >= self._due:
-            self._due = time.monotonic() + self._seconds
-            self._show(f"{count:,} {what}")
-
-    def close(self) -> None:
-        """Leave the terminal as it was."""
-        if self._in_place:
-            self._show("")
-
-    def _show(self, line: str) -> None:
-        print(
-            f"\r\x1b[K{line}" if self._in_place else line,
-            end="" if self._in_place else "\n",
-            file=sys.stderr,
-            flush=True,
-        )

@@ -3,29 +3,35 @@
 import argparse
 import json
 import re
-import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from contextlib import closing
 from typing import Any
 
+import psycopg
+from psycopg import errors as pg
+
+from relay.cli.event_lines import STDIN, Line, chunks, event_of, events_of, json_of, opened, place, text_of
+from relay.cli.progress import Progress
 from relay.emit import Emitted, emit
-from relay.errors import ConfigurationError, InvalidEventError
-from relay.event import Event
+from relay.errors import ConfigurationError, EmitError, InvalidEventError
 from relay.outbox.connect import connect
 from relay.outbox.statements import search_path, statement
 from relay.settings import Settings, load
 
-_FIELDS = (
-    "aggregate_type",
-    "aggregate_id",
-    "dedup_key",
-    "topic",
-    "ordering_key",
-    "available_at",
-    "version",
-    "event_id",
-)
+_FIELDS = {
+    "aggregate_type": "to what kind of thing it happened",
+    "aggregate_id": "to which one",
+    "version": "of the event type; 1 by default",
+    "occurred_at": "when, as 2024-01-31T12:00:00Z; now by default",
+    "event_id": "a UUID; a time-ordered one by default",
+    "dedup_key": "store it unless an event with this key is there",
+    "topic": "by default that of its route, see docs/routing.md",
+    "ordering_key": "first deliveries in order within the key",
+    "available_at": "not before this moment",
+}
 _OF_ONE = (*_FIELDS, "data", "attribute", "actor")
+# How the write side begins, where it names an event by its place.
+_PLACE = re.compile(r"(?:outbox_emit: )?event \d+\b")
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -37,94 +43,112 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         description="""\
 Stores one event, or one for each line of a file, in one transaction: all of
 them or none. Prints the event_id, the sequence, and whether it was inserted; an
-event whose dedup key is taken was not. Exits 2 when an event is refused.""",
+event whose dedup key is taken was not, and the event that took it is named.
+Exits 2 when an event is refused, and names its line. What comes through a pipe
+is read to its end first. A line of a file has the fields of Event:
+
+  {"event_type": "a.b", "aggregate_type": "a", "aggregate_id": "1", "data": {}}""",
         epilog="""\
 examples:
   python -m relay emit a.b --aggregate-type a --aggregate-id 1 --data '{"n": 1}'
+  python -m relay emit a.b --aggregate-type a --aggregate-id 1 --data - --json
   python -m relay emit --file events.jsonl --json""",
     )
     command.add_argument("type", nargs="?", metavar="TYPE", help="the event type, such as order.paid")
     command.add_argument("--file", metavar="PATH", help="a JSON object a line, with the fields of Event; - for stdin")
     command.add_argument("--data", metavar="JSON", help="what happened; - for stdin")
-    for name in _FIELDS:
-        command.add_argument(f"--{name.replace('_', '-')}", metavar="TEXT", help=f"its {name}")
+    for name, words in _FIELDS.items():
+        command.add_argument(f"--{name.replace('_', '-')}", metavar="TEXT", help=words)
     command.add_argument("--attribute", action="append", metavar="NAME=VALUE", help="one more attribute")
     command.add_argument("--actor", metavar="TYPE:ID", help="who caused it")
-    command.add_argument("--json", action="store_true", help="print one JSON object an event")
+    command.add_argument("--json", action="store_true", help="print one JSON object an event, a line each")
     command.set_defaults(command=lambda options: _emit(options, load()))
 
 
 def _emit(options: argparse.Namespace, settings: Settings) -> int:
     settings.require("database_url")
-    numbered = list(_of_file(options) if options.file is not None else _of_call(options))
-    for emitted in _store(settings, numbered):
+    if options.file is None:
+        stored = _store(settings, [_of_call(options)])
+    else:
+        _refuse_options_of_one(options)
+        with opened(options.file) as file:
+            stored = _store(settings, events_of(file))
+    for emitted in stored:
         fields = {"event_id": str(emitted.event_id), "sequence": emitted.sequence, "inserted": emitted.inserted}
         print(json.dumps(fields) if options.json else " ".join(map(str, fields.values())))
     return 0
 
 
-def _store(settings: Settings, numbered: list[tuple[int, Event]]) -> list[Emitted]:
-    with connect(settings.require_database(), settings.relay_app) as connection:
-        connection.execute(statement("audit_enter"), {"search_path": search_path(settings.relay_schema)})
-        try:
-            return emit(connection, [event for _, event in numbered])
-        except InvalidEventError as error:
-            words = re.sub(r"\bevent (\d+)", lambda found: _place(numbered[int(found[1])][0]), str(error), count=1)
-            raise ConfigurationError(f"{words}; nothing was stored") from error
+def _store(settings: Settings, lines: Iterable[Line]) -> list[Emitted]:
+    """Store the events with a statement for each bounded part of them, and one commit."""
+    stored: list[Emitted] = []
+    with closing(Progress()) as progress, connect(settings.require_database(), settings.relay_app) as connection:
+        connection.execute(statement("emit_enter"), {"search_path": search_path(settings.relay_schema)})
+        for chunk in chunks(lines):
+            stored += _emit_chunk(connection, chunk)
+            progress("events sent, none committed yet", len(stored))
+    return stored
 
 
-def _of_call(options: argparse.Namespace) -> Iterator[tuple[int, Event]]:
+def _emit_chunk(connection: psycopg.Connection[Any], chunk: Sequence[Line]) -> list[Emitted]:
+    try:
+        return emit(connection, [line.event for line in chunk])
+    except InvalidEventError as error:
+        raise ConfigurationError(f"{_refusal(error, chunk)}; nothing was stored") from error
+    except EmitError as error:  # there is no outbox
+        raise ConfigurationError(f"{error}; nothing was stored") from error
+
+
+def _refusal(error: InvalidEventError, chunk: Sequence[Line]) -> str:
+    """What is wrong, with the line in the place of the event's number among those of one statement."""
+    if error.position is None:
+        first, last = chunk[0].number, chunk[-1].number
+        return f"{place(first) if first == last else f'one of the lines {first} to {last}'}: {error}"
+    line = chunk[error.position]
+    if isinstance(error.__cause__, pg.UniqueViolation):
+        others = "of the outbox or of an earlier line" if line.number else "of the outbox"
+        return f"{place(line.number)}: the event_id {line.event.event_id} is taken by another event {others}"
+    named = _PLACE.match(str(error))
+    return place(line.number) + (str(error)[named.end() :] if named else f": {error}")
+
+
+def _of_call(options: argparse.Namespace) -> Line:
     if options.type is None or options.data is None:
         raise ConfigurationError("emit takes an event type and --data, or --file; see: python -m relay emit --help")
     fields: dict[str, Any] = {name: value for name in _FIELDS if (value := getattr(options, name)) is not None}
     fields["event_type"] = options.type
-    fields["data"] = _json(_read("-") if options.data == "-" else options.data, "--data")
     if options.actor is not None:
-        kind, _, identity = options.actor.partition(":")
-        fields["actor"] = {"type": kind, "id": identity}
-    for attribute in options.attribute or ():
+        fields["actor"] = _actor(options.actor)
+    if options.attribute is not None:
+        fields["attributes"] = _attributes(options.attribute)
+    fields["data"] = json_of(_standard_input() if options.data == STDIN else options.data, "--data")
+    return Line(0, event_of(fields, 0))
+
+
+def _refuse_options_of_one(options: argparse.Namespace) -> None:
+    if options.type is not None or any(getattr(options, name) is not None for name in _OF_ONE):
+        raise ConfigurationError("--file has whole events; give it without an event type and the options of one event")
+
+
+def _actor(text: str) -> dict[str, str]:
+    kind, colon, identity = text.partition(":")
+    if not colon:
+        raise ConfigurationError(f"--actor {text[:64]!r} has no :; write it like --actor user:7")
+    return {"type": kind, "id": identity}
+
+
+def _attributes(given: Sequence[str]) -> dict[str, str]:
+    attributes: dict[str, str] = {}
+    for attribute in given:
         name, equals, value = attribute.partition("=")
         if not equals:
             raise ConfigurationError(f"--attribute {name[:64]!r} has no =; write it like --attribute tenant=acme")
-        fields.setdefault("attributes", {})[name] = value
-    yield 0, _event(fields, 0)
+        if name in attributes:
+            raise ConfigurationError(f"--attribute {name[:64]!r} is given twice; keep one")
+        attributes[name] = value
+    return attributes
 
 
-def _of_file(options: argparse.Namespace) -> Iterator[tuple[int, Event]]:
-    if options.type is not None or any(getattr(options, name) is not None for name in _OF_ONE):
-        raise ConfigurationError("--file has whole events; give it without an event type and the options of one event")
-    for number, line in enumerate(_read(options.file).split("\n"), start=1):
-        if line.strip():
-            yield number, _event(_json(line, _place(number)), number)
-
-
-def _event(fields: object, number: int) -> Event:
-    if not isinstance(fields, dict):
-        raise ConfigurationError(
-            f"{_place(number)} is a JSON {type(fields).__name__}, not an object; nothing was stored"
-        )
-    try:
-        return Event.model_validate(fields)
-    except InvalidEventError as error:
-        raise ConfigurationError(f"{_place(number)}: {error}; nothing was stored") from None
-
-
-def _json(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        # Not the parser's whole error, which keeps the text.
-        reason = f"{error.msg} at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else "too deep"
-        raise ConfigurationError(f"{where} is not JSON: {reason}; nothing was stored") from None
-
-
-def _read(path: str) -> str:
-    try:
-        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigurationError(f"{path} cannot be read: {reason}; nothing was stored") from None
-
-
-def _place(number: int) -> str:
-    return f"line {number}" if number else "the event"
+def _standard_input() -> str:
+    with opened(STDIN) as file:
+        return text_of(file.read(), "--data")

@@ -11,8 +11,8 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from relay.cli.audit import _Progress as Progress
 from relay.cli.parts import outbox_connector
+from relay.cli.progress import Progress
 from relay.cli.status import routing
 from relay.errors import ConfigurationError
 from relay.kernel.duration import parse

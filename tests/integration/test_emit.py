@@ -412,10 +412,24 @@ class TestWhatIsRefused:
     def test_a_refusal_of_the_database_is_the_same_error(self, connection: Connection, database: str) -> None:
         """An event that went past its own checks; nothing of its batch is stored."""
         unchecked = Event.model_construct(**{**BARE, "event_type": ""})
-        with pytest.raises(InvalidEventError, match="outbox_emit: event 1 event_type has 0 bytes"):
+        with pytest.raises(InvalidEventError, match="outbox_emit: event 1 event_type has 0 bytes") as refused:
             emit(connection, [event(), unchecked])
         connection.commit()
+        assert refused.value.position == 1
         assert count(database) == 0
+
+    async def test_the_place_of_an_event_whose_id_is_taken_is_known(self, database: str) -> None:
+        """Although the database tells its id alone; of one that comes twice, the second is refused."""
+        twice = uuid4()
+        for ids, position in (([None, twice, twice], 2), ([twice], 0)):
+            async with await psycopg.AsyncConnection.connect(database) as connection:
+                await emit_async(connection, event(event_id=uuid4()))
+                if len(ids) == 1:
+                    await emit_async(connection, event(event_id=twice))
+                with pytest.raises(InvalidEventError, match=f"the event {twice} is in the outbox already") as refused:
+                    await emit_async(connection, [event(event_id=one) for one in ids])
+                assert refused.value.position == position
+                await connection.rollback()
 
     def test_a_message_of_eleven_megabytes_is_refused(self, shared: Connection) -> None:
         """The broker would refuse it for ever; the business transaction hears of it in time."""

@@ -25,12 +25,13 @@ class Commands:
         # Elsewhere than the repository: a developer's .env must not reach the tests.
         self._folder = folder
 
-    def __call__(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
-        """Run a command to its end."""
+    def __call__(self, *arguments: str, stdin: str | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end; `stdin` is what another program would pipe to it."""
         return subprocess.run(
             self._command(arguments),
             env=self._environment(settings),
             cwd=self._folder,
+            input=stdin,
             capture_output=True,
             text=True,
             timeout=SECONDS,
