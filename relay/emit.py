@@ -176,30 +176,34 @@ def _encode(events: Sequence[Event], *, order_lock: bool, registry: Registry | N
     trace = tracing.current()
     encoded = []
     for position, event in enumerate(events):
-        text = _encode_one(events, position, trace, order_lock=order_lock)
-        if registry is not None and (fault := registry.fault(event, _JSON.encode(event.data))):
+        try:
+            # Once: data may be a generator.
+            data = _JSON.encode(event.data)
+            further = _JSON.encode(_further(event, trace, order_lock=order_lock))
+            text = f'{further[:-1]}, "data": {data}}}'
+            text.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _invalid(events, position, f": the data is not JSON: {error}") from error
+        if _NUL in text and _ESCAPED_NUL.search(text):
+            raise _invalid(
+                events, position, ": the data contains a NUL character, which Postgres cannot store in jsonb"
+            )
+        if registry is not None and (fault := registry.fault(event, data)):
             raise _invalid(events, position, f" {fault}")
         encoded.append(text)
     return f"[{','.join(encoded)}]"
 
 
-def _encode_one(events: Sequence[Event], position: int, trace: Mapping[str, str], *, order_lock: bool) -> str:
-    event = events[position]
-    fields = {name: value for name in type(event).model_fields if (value := getattr(event, name)) is not None}
-    fields["data"] = event.data
+def _further(event: Event, trace: Mapping[str, str], *, order_lock: bool) -> dict[str, Any]:
+    """What is said of the event beside its data; never nothing."""
+    names = (name for name in type(event).model_fields if name != "data")
+    fields = {name: value for name in names if (value := getattr(event, name)) is not None}
     fields["attributes"] = tracing.joined(event.attributes, trace)
     if event.actor is not None:
         fields["actor"] = event.actor.model_dump()
     if not order_lock:
         fields["order_lock"] = False
-    try:
-        text = _JSON.encode(fields)
-        text.encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _invalid(events, position, f": the data is not JSON: {error}") from error
-    if _NUL in text and _ESCAPED_NUL.search(text):
-        raise _invalid(events, position, ": the data contains a NUL character, which Postgres cannot store in jsonb")
-    return text
+    return fields
 
 
 def _invalid(events: Sequence[Event], position: int, words: str) -> InvalidEventError:

@@ -1,11 +1,13 @@
 """Events of a file, one JSON object a line: read a bounded part at a time, and named by their line when refused."""
 
 import json
+import math
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -85,11 +87,11 @@ def event_of(fields: object, number: int) -> Event:
 def json_of(text: str, where: str) -> Any:
     """The value that a text holds. What is wrong with it is told without it."""
     try:
-        return json.loads(text)
+        return json.loads(text, parse_float=_float)
     except json.JSONDecodeError as error:
         reason = f"{error.msg} at character {error.pos + 1}"
     except ValueError:
-        reason = "a number has too many digits"
+        reason = "a number has more digits than can be kept; write it as a text"
     except RecursionError:
         reason = "it is nested too deep"
     # Out of the handler: the parser's own error keeps the text.
@@ -123,6 +125,18 @@ def unreadable(path: str, error: OSError) -> ConfigurationError:
 
 def _json_line(written: bytes, where: str) -> Any:
     return json_of(text_of(written, where), where)
+
+
+def _float(text: str) -> float:
+    """The number; refused where a float would be another one than the database could hold."""
+    value = float(text)
+    try:
+        kept = math.isfinite(value) and Decimal(repr(value)) == Decimal(text)
+    except ArithmeticError:  # an exponent that even a Decimal has no room for
+        kept = False
+    if not kept:
+        raise ValueError
+    return value
 
 
 def _stdin() -> IO[bytes]:

@@ -5,6 +5,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from relay.cli import event_lines
 from relay.cli.emit import _refusal
-from relay.cli.event_lines import Line, chunks, events_of, opened
+from relay.cli.event_lines import Line, chunks, events_of, json_of, opened
 from relay.errors import ConfigurationError, InvalidEventError
 from tests.support.outbox import event
 
@@ -64,7 +65,10 @@ def test_what_other_systems_write_is_read() -> None:
     [
         (b"\xff\xfe", "line 2 is not UTF-8"),
         (b"{", "line 2 is not JSON: Expecting property name enclosed in double quotes at character 2"),
-        (b"7" * 5_000, "line 2 is not JSON: a number has too many digits"),
+        (b"7" * 5_000, "line 2 is not JSON: a number has more digits than can be kept; write it as a text"),
+        (b"0.12345678901234567890", "line 2 is not JSON: a number has more digits"),
+        (b"1e400", "line 2 is not JSON: a number has more digits"),
+        (b"0e-99999999999999999999", "line 2 is not JSON: a number has more digits"),
         (b"[" * 100_000, "line 2 is not JSON: it is nested too deep"),
         (b"7", "line 2 is a JSON int, not an object"),
         (b"{}", "line 2: Event: has no event_type; has no aggregate_type"),
@@ -76,6 +80,12 @@ def test_a_line_that_is_no_event_is_told_by_its_number(text: bytes, words: str) 
         list(events_of(io.BytesIO(GOOD + b"\n" + text)))
     assert str(refused.value).startswith(words)
     assert str(refused.value).endswith("; nothing was stored")
+
+
+@pytest.mark.parametrize("number", ["1.10", "1E5", "-0.0", "123456789012345678901234567890", "1e-300", "19.99"])
+def test_a_number_that_is_kept_is_the_one_that_was_written(number: str) -> None:
+    """A float is no decimal; one that would be rounded is refused."""
+    assert Decimal(json.dumps(json_of(number, "it"))) == Decimal(number)
 
 
 @given(

@@ -170,6 +170,15 @@ def test_of_many_events_the_one_that_is_refused_is_named() -> None:
     assert refused.value.position == 1
 
 
+def test_a_generator_is_read_once() -> None:
+    """What was checked is what is sent."""
+    registry = Registry({"order.paid": Rule("order", {1: list[int]})})
+    (sent,) = json.loads(_encode([event(data=(n for n in (1, 2)))], order_lock=True, registry=registry))
+    assert sent["data"] == [1, 2]
+    with pytest.raises(InvalidEventError, match=r"refuses: 1 int_parsing$"):
+        _encode([event(data=(n for n in (1, "x")))], order_lock=True, registry=registry)
+
+
 def test_what_is_no_json_is_refused_as_without_a_registry() -> None:
     """Before any model sees it."""
     with pytest.raises(InvalidEventError, match="the data is not JSON"):
