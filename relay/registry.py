@@ -113,10 +113,10 @@ class _Model:
                 rebuild(raise_errors=True)
             self._words = frozenset(_words_of(self._adapter.core_schema))
         except PydanticUndefinedAnnotation as error:
-            raise TypeError(f"{name}: the model names {error.name}, which is not defined here") from error
+            raise TypeError(f"{name}: the model names {error.name}, which is not defined") from error
         except PydanticUserError as error:
             reason = error.message.partition("\n")[0]
-            raise TypeError(f"{name}: pydantic makes no model of a {type(kind).__name__}: {reason}") from error
+            raise TypeError(f"{name}: pydantic can check nothing against {repr(kind)[:100]}: {reason}") from error
 
     def fault(self, data: str) -> str | None:
         """What pydantic has against this JSON: paths and reasons, never its messages, which quote the input."""
