@@ -77,7 +77,7 @@ class Settings(BaseSettings):
     relay_poll_jitter_ms: Duration = parse("250ms")
     """Up to how much longer it sleeps, so that several relays do not look at the same moment. 250ms"""
     relay_publish_budget_ms: PositiveDuration = parse("15s")
-    """How long one batch may wait for the broker; its rows stay locked meanwhile. 15s"""
+    """How long one batch may wait for the broker, and each request a third of it; rows stay locked meanwhile. 15s"""
     relay_idle_tx_ms: PositiveDuration = parse("20s")
     """When the database ends a session that waits inside a transaction; above the budget. 20s"""
     relay_outage_max_ms: PositiveDuration = parse("10s")

@@ -73,7 +73,7 @@ def pace(settings: Settings) -> Pace:
 def publisher(settings: Settings, connect: Connect, clock: Clock, observe: Observe) -> Worker:
     """Build the publisher. It connects in its first pass: a database that is away is the loop's to wait for."""
     idle_tx = settings.relay_idle_tx_ms.total_seconds()
-    outbox = Outbox(connect, settings.relay_schema, round(idle_tx * 1000), routes(settings))
+    outbox = Outbox(connect, settings.relay_schema, round(idle_tx * 1000))
     publisher = Publisher(outbox, PubSub(pubsub_address(settings)), publish_policy(settings), observe)
     # The last batch of a pass may begin as its budget ends. The database grants it this long, and so do we.
     return Worker(publisher, clock, observe, grace=idle_tx)
@@ -84,6 +84,7 @@ def publish_policy(settings: Settings) -> PublishPolicy:
     poll = settings.relay_poll_ms.total_seconds()
     most = settings.relay_outage_max_ms.total_seconds()
     return PublishPolicy(
+        routes=routes(settings),
         batch_size=settings.relay_batch_size,
         publish_seconds=settings.relay_publish_budget_ms.total_seconds(),
         attempts=Attempts(

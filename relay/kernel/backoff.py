@@ -35,7 +35,7 @@ class Retry:
 
     def delay(self, attempt: int, jitter: Jitter = uniform) -> float:
         """The seconds after attempt number `attempt`, which counts from 1."""
-        return min(self.most, self._doubled(attempt) + jitter(self.jitter))
+        return float(min(self.most, self._doubled(attempt) + jitter(self.jitter)))
 
     def _doubled(self, attempt: int) -> float:
         try:

@@ -9,7 +9,6 @@ from psycopg.rows import args_row
 
 from relay.errors import InvariantError
 from relay.outbox.statements import search_path, statement
-from relay.routes import Routes
 
 # Written out, on a connection in autocommit mode: so they travel together with what they surround.
 BEGIN = "begin isolation level read committed"
@@ -83,20 +82,27 @@ class Candidates(NamedTuple):
 class Batch:
     """One open transaction on the outbox."""
 
-    def __init__(
-        self, connection: psycopg.AsyncConnection[Any], enter: dict[str, str], routing: dict[str, Any], skew: float
-    ) -> None:
+    def __init__(self, connection: psycopg.AsyncConnection[Any], enter: dict[str, str], skew: float) -> None:
         self._connection = connection
         self._enter = enter
-        self._routing = routing
         self._skew = skew
+        self._begun = False
 
-    async def claim(self, rows: int, size_bytes: int, closed_to: Sequence[str] = ()) -> Claim:
+    async def claim(
+        self, rows: int, size_bytes: int, open_topics: Sequence[str] = (), open_types: Sequence[str] = ()
+    ) -> Claim:
         """Lock up to `rows` fresh and as many due rows, each kind bounded in bytes too.
 
-        Rows of the topics in `closed_to` are left where they are, and do not count.
+        Rows that name one of the open topics, or name none and are of one of the types, stay where they are and do not
+        count.
         """
-        limits = {**self._routing, "rows": rows, "bytes": size_bytes, "skew": self._skew, "closed_to": list(closed_to)}
+        limits = {
+            "rows": rows,
+            "bytes": size_bytes,
+            "skew": self._skew,
+            "open_topics": list(open_topics),
+            "open_types": list(open_types),
+        }
         fresh = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
         delayed = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
         await self._begin()
@@ -106,15 +112,18 @@ class Batch:
         full = any(len(kind) >= rows or sum(row.size_bytes for row in kind) >= size_bytes for kind in found)
         return Claim(found[0] + found[1], full)
 
-    async def candidates(self, topic: str, after: Place) -> Candidates:
-        """Lock up to three different rows of one topic: the oldest, the next after a place, and the newest."""
+    async def candidates(self, topic: str, types: Sequence[str], after: Place) -> Candidates:
+        """Lock up to three rows of a topic: the oldest, the next after a place, the newest.
+
+        They name the topic, or name none and are of one of the types.
+        """
         await self._begin()
         cursor = self._connection.cursor(binary=True)
         await cursor.execute(
             statement("claim_probes"),
             {
-                **self._routing,
-                "wanted": topic,
+                "topic": topic,
+                "types": list(types),
                 "after_time": after.available_at,
                 "after_id": after.id,
                 "skew": self._skew,
@@ -137,6 +146,9 @@ class Batch:
             await self._mark("settle_charged", len(ids), {**values, "skew": self._skew})
 
     async def _begin(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
         async with self._connection.pipeline():
             await self._connection.execute(BEGIN)
             await self._connection.execute(statement("enter"), self._enter)
@@ -155,17 +167,11 @@ class Batch:
 class Outbox:
     """The table, over one connection at a time."""
 
-    def __init__(self, connect: Connect, schema: str, idle_tx_ms: int, routes: Routes, skew: float = 0.0) -> None:
-        self.routes = routes
+    def __init__(self, connect: Connect, schema: str, idle_tx_ms: int, skew: float = 0.0) -> None:
         self._connect = connect
         self._enter = {
             "search_path": search_path(schema),
             "idle_tx_ms": str(idle_tx_ms),
-        }
-        self._routing = {
-            "patterns": routes.patterns,
-            "pattern_topics": routes.pattern_topics,
-            "default_topic": routes.default,
         }
         self._skew = skew
         self._connection: psycopg.AsyncConnection[Any] | None = None
@@ -181,7 +187,7 @@ class Outbox:
             self._connection = await self._connect()
         connection = self._connection
         try:
-            yield Batch(connection, self._enter, self._routing, self._skew)
+            yield Batch(connection, self._enter, self._skew)
             await connection.execute(COMMIT)
         except BaseException:  # a cancellation, too, may come while the outcome is unknown
             await self.close()

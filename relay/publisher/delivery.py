@@ -1,4 +1,9 @@
-"""One topic's share of a batch: its requests are sent, and where one fails, it is found out who pays."""
+"""One topic's share of a batch: its requests are sent, and where one fails, it is found out who pays.
+
+A row pays when it failed alone, the topic then took another row, and the row failed alone once more. What makes others
+fail for a while, and ends, accuses nobody: the row is taken the second time. A row that alone is left of a request that
+failed, because all the others were taken, needs no further control.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -43,24 +48,33 @@ class _Failed:
     rows: Sequence[Sendable]
     error: Exception
     sent: int  # its number among the requests of this delivery
-    first: int  # that of the request in which its rows failed first
+
+    @property
+    def suspicion(self) -> Suspicion:
+        return suspicion(self.error)
 
 
 @dataclass(slots=True)
 class Delivery:
-    """Sends requests to one topic, never past the deadline, and never raises for what the broker does."""
+    """Sends requests to one topic, and never raises for what the broker does.
+
+    Each request has the same time, and is sent only while all of it is left before the deadline: what an answer says
+    never depends on when it was asked for.
+    """
 
     topic: str
     broker: Broker
     monotonic: Callable[[], float]
+    request_seconds: float
     deadline: float
     observe: Observe
     _accepted: list[tuple[Claimed, Accepted]] = field(default_factory=list)
-    _alone: list[_Failed] = field(default_factory=list)
-    _unresolved: list[_Failed] = field(default_factory=list)
+    _guilty: list[Guilty] = field(default_factory=list)
+    _released: list[_Failed] = field(default_factory=list)  # not examined to the end
+    _alone: list[_Failed] = field(default_factory=list)  # requests of one row
+    _outage: Exception | None = None
     _sent: int = 0
     _last_taken: int = 0
-    _hopeless: bool = False
 
     async def send(self, requests: Iterable[Sequence[Sendable]]) -> Delivered:
         """Send the requests side by side, then look for the rows at fault in those that failed."""
@@ -68,114 +82,116 @@ class Delivery:
             tasks = [group.create_task(self._request(rows)) for rows in requests]
             await asyncio.sleep(0)
             crash_points.reached(Point.PUBLISH_AFTER)
-        for failed in [task.result() for task in tasks]:
-            if failed is not None:
-                await self._examine(failed)
+        failures = [failed for task in tasks if (failed := task.result()) is not None]
+        for failed in failures:
+            await self._examine(failed)
+        await self._confirm(self._left_alone(failures))
         return self._delivered()
 
-    async def probe(self, rows: Iterable[Sendable], seconds: float) -> Delivered:
-        """Send the rows one by one, each within these seconds, until the topic takes one."""
+    async def probe(self, rows: Iterable[Sendable]) -> Delivered:
+        """Send the rows one by one until the topic takes one."""
         for row in rows:
-            if self.monotonic() >= self.deadline:
-                break
-            failed = await self._request([row], seconds)
+            failed = await self._request([row]) if self._has_time() else None
             if failed is None:
                 break
-            await self._examine(failed)
-            if self._verdict(failed, control=True) is Verdict.TOPIC_OUTAGE:
+            self._alone.append(failed)
+            if failed.suspicion is Suspicion.TOPIC:
                 break  # what others would answer changes nothing
+        await self._confirm(frozenset())
         return self._delivered()
 
-    async def _request(
-        self, rows: Sequence[Sendable], seconds: float | None = None, first: int | None = None
-    ) -> _Failed | None:
+    async def _request(self, rows: Sequence[Sendable]) -> _Failed | None:
         self._sent += 1
         number = self._sent
-        left = self.deadline - self.monotonic()
         crash_points.reached(Point.PUBLISH_BEFORE)
         try:
-            ids = await self.broker.publish(
-                self.topic, [message for _, message in rows], left if seconds is None else min(left, seconds)
-            )
+            ids = await self.broker.publish(self.topic, [message for _, message in rows], self.request_seconds)
             crash_points.reached(Point.ACK_BEFORE)
             accepted = [
                 (row, Accepted(row.id, message_id, self.topic)) for (row, _), message_id in zip(rows, ids, strict=True)
             ]
         except Exception as error:  # noqa: BLE001 -- whatever an adapter raises: others of the batch must be settled
             self.observe(RequestFailed(self.topic, [row for row, _ in rows], error))
-            return _Failed(rows, error, number, number if first is None else first)
+            return _Failed(rows, error, number)
         self._accepted += accepted
         self._last_taken = max(self._last_taken, number)
         crash_points.reached(Point.ACK_AFTER)
         return None
 
     async def _examine(self, failed: _Failed) -> None:
-        isolate = self._verdict(failed, control=False) is Verdict.ISOLATE
         if len(failed.rows) == 1:
             self._alone.append(failed)
-        elif isolate and not self._hopeless:
+        elif verdict(failed.suspicion, alone=False, control=False) is Verdict.ISOLATE and self._outage is None:
             await self._isolate(failed)
         else:
-            self._unresolved.append(failed)
+            self._outage = self._outage or failed.error
+            self._released.append(failed)
 
     async def _isolate(self, failed: _Failed) -> None:
-        isolation = Isolation(len(failed.rows), control=self._last_taken > failed.sent)
-        stopped_by = failed.error
-        while self.monotonic() < self.deadline and (part := isolation.next()) is not None:
-            answer = await self._request(failed.rows[part.start : part.stop], first=failed.first)
+        isolation = Isolation(len(failed.rows), control=self._has_control(failed))
+        last = failed
+        while self._has_time() and (part := isolation.next()) is not None:
+            answer = await self._request(failed.rows[part.rows.start : part.rows.stop])
             if answer is None:
-                isolation.taken()
+                isolation.taken(part)
                 continue
-            suspected = suspicion(answer.error)
-            isolation.failed(part, like_an_outage=suspected is Suspicion.PATH)
-            if len(part) == 1:
+            last = answer
+            isolation.failed(part)
+            if len(part.rows) == 1:
                 self._alone.append(answer)
-            stopped_by = answer.error
-            if suspected in {Suspicion.THROTTLE, Suspicion.TOPIC}:
+            if answer.suspicion in {Suspicion.THROTTLE, Suspicion.TOPIC}:
+                self._outage = answer.error
                 break
-        self._hopeless = not self._last_taken
-        since = self._sent if isolation.hopeless else failed.sent
-        for part in isolation.unresolved:
-            rows = failed.rows[part.start : part.stop]
-            self._unresolved.append(_Failed(rows, stopped_by, since, failed.first))
+        unresolved = isolation.unresolved
+        if unresolved and (isolation.hopeless or not self._has_control(failed)):
+            self._outage = self._outage or last.error
+        self._released += [_Failed(failed.rows[rows.start : rows.stop], last.error, last.sent) for rows in unresolved]
 
-    def _verdict(self, failed: _Failed, *, control: bool) -> Verdict:
-        return verdict(suspicion(failed.error), alone=len(failed.rows) == 1, control=control)
+    def _left_alone(self, failures: Sequence[_Failed]) -> frozenset[int]:
+        """The rows that alone were not taken of a request of several that failed."""
+        taken = {row.id for row, _ in self._accepted}
+        left = [
+            [row.id for row, _ in failed.rows if row.id not in taken] for failed in failures if len(failed.rows) > 1
+        ]
+        return frozenset(rows[0] for rows in left if len(rows) == 1)
+
+    async def _confirm(self, left_alone: frozenset[int]) -> None:
+        """Ask once more for each row that failed alone, and has a control: it pays when it fails again."""
+        for failed in self._alone:
+            (row, _) = failed.rows[0]
+            found = verdict(failed.suspicion, alone=True, control=False)
+            if found is not Verdict.TOPIC_OUTAGE:
+                self._guilty.append(Guilty(row, failed.error, found))
+                continue
+            accused = verdict(failed.suspicion, alone=True, control=True) is not Verdict.TOPIC_OUTAGE
+            if not (accused and (self._has_control(failed) or row.id in left_alone)):
+                self._outage = self._outage or failed.error
+                self._released.append(failed)
+            elif not self._has_time():
+                self._released.append(failed)
+            elif again := await self._request(failed.rows):
+                self._convict(again)
+
+    def _convict(self, again: _Failed) -> None:
+        found = verdict(again.suspicion, alone=True, control=True)
+        if found is Verdict.TOPIC_OUTAGE:
+            self._outage = self._outage or again.error
+            self._released.append(again)
+        else:
+            self._guilty.append(Guilty(again.rows[0][0], again.error, found))
+
+    def _has_control(self, failed: _Failed) -> bool:
+        """Whether the topic took something that was sent after the request."""
+        return self._last_taken > failed.sent
+
+    def _has_time(self) -> bool:
+        return self.deadline - self.monotonic() >= self.request_seconds
 
     def _delivered(self) -> Delivered:
-        judged = [
-            (failed, self._verdict(failed, control=self._control(failed)))
-            for failed in (*self._unresolved, *self._alone)
-        ]
         return Delivered(
             topic=self.topic,
             accepted=self._accepted,
-            guilty=[
-                Guilty(failed.rows[0][0], failed.error, found)
-                for failed, found in judged
-                if found in {Verdict.ROW_INVALID, Verdict.ROW_STRIKE}
-            ],
-            suspects=frozenset(
-                row.id
-                for failed, found in judged
-                if found in {Verdict.ISOLATE, Verdict.TOPIC_OUTAGE}
-                for row, _ in failed.rows
-            ),
-            outage=next(
-                (
-                    failed.error
-                    for failed, found in judged
-                    if found is Verdict.TOPIC_OUTAGE or (found is Verdict.ISOLATE and not self._control(failed))
-                ),
-                None,
-            ),
+            guilty=self._guilty,
+            suspects=frozenset(row.id for failed in self._released for row, _ in failed.rows),
+            outage=self._outage,
         )
-
-    def _control(self, failed: _Failed) -> bool:
-        """Whether the topic took something that was sent after the request.
-
-        A wrong message is told from a wrong topic by whatever the topic took since the message failed first. That the
-        broker was there is told only by what it took after the row failed alone.
-        """
-        since = failed.first if suspicion(failed.error) is Suspicion.MESSAGE else failed.sent
-        return self._last_taken > since

@@ -1,13 +1,14 @@
 """Who pays for a message that was not taken. The error raises a suspicion; a control gives the verdict.
 
 A *control* is another message that the same topic took in a request sent after the one that failed. Without one a sick
-row cannot be told from a sick broker, and then nobody pays.
+row cannot be told from a sick broker, and then nobody pays. With one, `delivery` asks for the row once more first.
 
 | what came back                                      | alone, with control     | alone, without     | among others |
 |-----------------------------------------------------|-------------------------|--------------------|--------------|
 | INVALID_ARGUMENT                                    | the row, for good       | the topic is away  | isolate      |
 | anything else on the message's own path             | the row, one attempt    | the topic is away  | isolate      |
 | what is no answer of a broker's: a bug of an adapter | the row, one attempt    | the same           | isolate      |
+| the machine's own: OSError, MemoryError             | the row, one attempt    | the topic is away  | isolate      |
 | RESOURCE_EXHAUSTED                                  | the topic is away       | the same           | the same     |
 | NOT_FOUND, PERMISSION_DENIED, UNAUTHENTICATED       | the topic is away       | the same           | the same     |
 
@@ -76,6 +77,8 @@ def suspicion(error: Exception) -> Suspicion:
             return Suspicion.NOT_BUILT
         case BrokerError():
             return _BY_CODE.get(error.code, Suspicion.PATH)
+        case OSError() | MemoryError():
+            return Suspicion.PATH  # the machine's, not the message's
         case _:
             return Suspicion.ADAPTER
 

@@ -1,20 +1,30 @@
 """Finds the rows at fault in a request that failed: by halves, from left to right.
 
-One such row among n costs at most 2 · log2(n) further requests. As long as nothing at all is taken, only the way down
-to the first row and the neighbours on the way back up are tried, which is as many: that is what an outage costs.
+One such row among n costs fewer than 2 · log2(n) further requests. As long as nothing at all is taken, only the way
+down to the first row and the neighbours on the way back up are tried: that is what an outage costs.
 """
 
+from dataclasses import dataclass
 from math import ceil, log2
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of the request's rows, to be sent by themselves."""
+
+    rows: range
+    of: range  # the part that failed and was halved
+
+
 class Isolation:
-    """The parts of a failed request that are still to be sent, as ranges of its rows.
+    """The parts of a failed request that are still to be sent.
 
     `control`: the topic took something else that was sent after the request.
     """
 
     def __init__(self, rows: int, *, control: bool) -> None:
-        self._todo: list[range] = _halves(range(rows))[::-1]
+        self._whole = range(rows)
+        self._todo = _halves(self._whole)
         # They failed while nothing was taken: worth another look only when something is.
         self._waiting: list[range] = []
         self._taken = control
@@ -23,8 +33,8 @@ class Isolation:
         # After something was taken, failures one after the other mean that an outage began meanwhile.
         self._enough = 2 * ceil(log2(max(rows, 2))) + 2
 
-    def next(self) -> range | None:
-        """The next part to be sent by itself; None at the end. Answer it before you ask again."""
+    def next(self) -> Part | None:
+        """The next part to be sent; None at the end. Answer it before you ask again."""
         return self._todo.pop() if self._todo and not self.hopeless else None
 
     @property
@@ -32,30 +42,37 @@ class Isolation:
         """Whether it looks as if an outage began meanwhile."""
         return self._in_a_row > self._enough
 
-    def taken(self) -> None:
+    def taken(self, part: Part) -> None:
         """The part was taken."""
         self._taken = True
         self._in_a_row = 0
-        for part in self._waiting[::-1]:
-            self._todo.extend(_halves(part)[::-1])
+        if self._todo and self._todo[-1].of == part.of != self._whole and len(self._todo[-1].rows) > 1:
+            # What failed before this part was halved is in the other half. Only the whole request may have met a blip.
+            self._halve(self._todo.pop().rows)
+        for rows in self._waiting[::-1]:
+            self._halve(rows)
         self._waiting = []
 
-    def failed(self, part: range, *, like_an_outage: bool) -> None:
-        """The part failed; whether in a way in which outages fail."""
-        self._in_a_row += self._taken and like_an_outage
-        if len(part) == 1:
+    def failed(self, part: Part) -> None:
+        """The part failed."""
+        self._in_a_row += self._taken
+        if len(part.rows) == 1:
             self._descending = False
         elif self._taken or self._descending:
-            self._todo.extend(_halves(part)[::-1])
+            self._halve(part.rows)
         else:
-            self._waiting.append(part)
+            self._waiting.append(part.rows)
 
     @property
     def unresolved(self) -> list[range]:
         """What was neither taken nor isolated."""
-        return [*self._waiting, *self._todo]
+        return [*self._waiting, *(part.rows for part in self._todo)]
+
+    def _halve(self, rows: range) -> None:
+        self._todo += _halves(rows)
 
 
-def _halves(part: range) -> list[range]:
-    middle = len(part) // 2
-    return [part[:middle], part[middle:]]
+def _halves(rows: range) -> list[Part]:
+    """Both halves, the left one on top."""
+    middle = len(rows) // 2
+    return [Part(rows[middle:], rows), Part(rows[:middle], rows)]

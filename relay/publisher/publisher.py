@@ -7,7 +7,8 @@ whole batch, so a message may go out twice and is never lost.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from math import ceil
 
@@ -17,35 +18,42 @@ from relay.kernel.backoff import Delay
 from relay.kernel.failure import code, sentence
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Budget, Next, Pace, Report
-from relay.outbox.outbox import Accepted, Batch, Candidates, Charged, Claimed, Outbox
+from relay.outbox.outbox import Accepted, Batch, Candidates, Charged, Claim, Claimed, Outbox
 from relay.publisher import crash_points
 from relay.publisher.circuits import Circuits
 from relay.publisher.crash_points import Point
 from relay.publisher.delivery import Delivered, Delivery, Guilty
 from relay.publisher.events import BatchSettled, RowFailed, RowRetried, TopicClosed, TopicOpened, TopicProbed
-from relay.publisher.failures import Attempts, Charge, Suspicion, charge, verdict
+from relay.publisher.failures import Attempts, Charge, Suspicion, charge, suspicion, verdict
 from relay.publisher.message import Sendable, message_of, requests
+from relay.routes import Routes
 
 # A claim stops at this size, whatever the number of rows: it bounds what a pass holds in memory, and what a slow line
 # has to carry within the publish budget.
 CLAIM_BYTES = 4_000_000
+# A message above this travels alone: what its size draws from a broker or a proxy must not meet others.
+LARGE_BYTES = 1_000_000
 CODE_CHARACTERS = 64
 # What failed once is sent in so many requests the next time, side by side and apart from all others.
 SUSPECT_PARTS = 8
-PROBE_ROWS = 3
-# So many open topics are asked between two batches: healthy topics do not wait for all that are mistyped.
-PROBES_AT_ONCE = 10
-# A claim that walks over the rows of open topics, and finds no others, may cost this share of the time at most.
+# Each request may take this part of the publish budget: one that hangs leaves time to find out why.
+REQUESTS_IN_BUDGET = 3
+# What a probe may take, in requests that hang.
+REQUESTS_IN_PROBE = 2
+# So many open topics are asked side by side between two batches.
+PROBES_AT_ONCE = 20
+# Looking for rows beside those of open topics, and in vain, may cost this share of the time at most.
 FRUITLESS_SHARE = 1 / 20
 
 
 @dataclass(frozen=True, slots=True)
 class PublishPolicy:
-    """What the publisher may take at once, how often it tries a row, and how long it waits.
+    """Where rows go, what the publisher may take at once, how often it tries a row, and how long it waits.
 
     An idle outbox is polled, a topic that fails is left alone; so is everything after an error of the publisher's own.
     """
 
+    routes: Routes
     batch_size: int
     publish_seconds: float
     attempts: Attempts
@@ -56,6 +64,11 @@ class PublishPolicy:
     def pace(self) -> Pace:
         """A full batch is followed at once."""
         return Pace(busy=0, idle=self.poll, error=self.outage)
+
+    @property
+    def request_seconds(self) -> float:
+        """How long one request may take."""
+        return self.publish_seconds / REQUESTS_IN_BUDGET
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +103,7 @@ class Publisher:
         self.pace = policy.pace
         self._circuits = Circuits(policy.outage)
         self._suspects: dict[str, frozenset[int]] = {}
+        self._doubtful: set[str] = set()  # topics that opened although only some of their rows were asked
         self._claim_again_at = 0.0
         self._outbox = outbox
         self._broker = broker
@@ -99,13 +113,18 @@ class Publisher:
     async def run_once(self, budget: Budget) -> Report:
         """Publish batch after batch until nothing can be published now, or the budget is spent."""
         total = Report()
+        probed: set[str] = set()
         while True:
-            for topic in self._circuits.due(budget.monotonic())[:PROBES_AT_ONCE]:
-                total = _sum(total, await self._probe(topic, budget.monotonic))
-                if budget.spent(total.processed):
-                    return total
+            # Where perhaps only those rows are at fault that stood in front, others are asked at once; but once a pass.
+            doubtful = [topic for topic in self._doubtful if topic not in probed]
+            due = [topic for topic in self._circuits.due(budget.monotonic()) if topic not in doubtful]
+            asked = [*doubtful, *due][:PROBES_AT_ONCE]
+            if asked:
+                probed.update(asked)
+                total = _sum(total, await self._probe(asked, budget.monotonic))
             total = _sum(total, await self._batch(budget.monotonic))
-            if total.next is not Next.AGAIN or budget.spent(total.processed):
+            left = total.next is Next.AGAIN or bool(self._doubtful - probed)
+            if not left or budget.spent(total.processed):
                 return total
 
     async def close(self) -> None:
@@ -119,39 +138,83 @@ class Publisher:
             return Report(next=Next.IDLE)
         crash_points.reached(Point.CLAIM_BEFORE)
         async with self._outbox.batch() as batch:
-            open_topics = self._circuits.open_topics
-            claim = await batch.claim(self._policy.batch_size, CLAIM_BYTES, open_topics)
-            if open_topics and not claim.rows:
-                self._look_away(began, monotonic())
+            claim = await self._claim(batch, monotonic)
             crash_points.reached(Point.CLAIM_AFTER)
             built = self._build(claim.rows)
+            news = self._learn(built)
             delivered = await self._deliver(built.by_topic, monotonic)
             outcome = self._judge(claim.rows, built, delivered)
             await _settle(batch, outcome)
         crash_points.reached(Point.COMMIT_AFTER)
         self._tell(outcome, monotonic() - began)
-        # Every claim that follows at once finds other rows: those of this one were settled, or their topic is open.
-        progress = outcome.accepted or outcome.charged or any(topic.outage for topic in delivered)
+        # Every claim that follows at once finds other rows: those of this one were settled, or are known to be of an
+        # open topic.
+        progress = news or outcome.accepted or outcome.charged or any(topic.outage for topic in delivered)
         following = Next.AGAIN if progress else Next.BACK_OFF
-        return _sum(outcome.report, Report(next=following if claim.full else Next.IDLE))
+        return _sum(outcome.report, Report(next=following if claim.full or news else Next.IDLE))
 
-    async def _probe(self, topic: str, monotonic: Callable[[], float]) -> Report:
-        """Ask an open topic whether it takes one of its rows."""
+    async def _claim(self, batch: Batch, monotonic: Callable[[], float]) -> Claim:
         began = monotonic()
-        async with self._outbox.batch() as batch:
-            found = await batch.candidates(topic, self._circuits.place(topic))
-            built = self._build(found.rows)
-            delivery = self._delivery(topic, monotonic)
-            rows = [pair for rows in built.by_topic.values() for pair in rows]
-            rows.sort(key=lambda pair: not pair[0].attempt_count)  # suspects first, here too
-            delivered = await delivery.probe(rows, self._policy.publish_seconds / PROBE_ROWS)
-            outcome = self._judge(found.rows, built, [delivered])
-            await _settle(batch, outcome)
+        topics = self._circuits.open_topics
+        claim = await batch.claim(self._policy.batch_size, CLAIM_BYTES, topics, self._circuits.open_types)
+        if topics and not claim.rows:
+            ended = monotonic()
+            self._claim_again_at = ended + min((ended - began) / FRUITLESS_SHARE, self._policy.outage.most)
+        return claim
+
+    def _learn(self, built: _Built) -> bool:
+        """Take out rows of open topics, which were claimed because their event type was not known yet."""
+        news = False
+        for topic in [topic for topic in built.by_topic if self._circuits.is_open(topic)]:
+            news |= self._circuits.learn(topic, _types(built.by_topic.pop(topic)))
+        return news
+
+    async def _probe(self, topics: Sequence[str], monotonic: Callable[[], float]) -> Report:
+        """Ask open topics, side by side, whether they take one of their rows."""
+        began = monotonic()
+        self._doubtful.difference_update(topics)
+        found: dict[str, Candidates] = {}
+        try:
+            async with self._outbox.batch() as batch:
+                for topic in topics:
+                    found[topic] = await batch.candidates(
+                        topic, self._circuits.types(topic), self._circuits.place(topic)
+                    )
+                look = monotonic() - began
+                built = self._build([row for candidates in found.values() for row in candidates.rows])
+                delivered = await self._deliver_probes(built.by_topic, monotonic)
+                outcome = self._judge([row for each in found.values() for row in each.rows], built, delivered)
+                await _settle(batch, outcome)
+        except BaseException:  # a cancellation, too: others have their turn before it is tried again
+            for topic in topics:
+                self._circuits.not_asked(topic, monotonic())
+            raise
         self._tell(outcome, monotonic() - began)
-        self._conclude(topic, found, delivered, monotonic())
+        results = {topic.topic: topic for topic in delivered}
+        for topic in topics:
+            result = results.get(topic, Delivered(topic))
+            self._conclude(topic, found[topic], result, monotonic(), look / FRUITLESS_SHARE)
         return outcome.report
 
-    def _conclude(self, topic: str, found: Candidates, delivered: Delivered, now: float) -> None:
+    async def _deliver_probes(
+        self, by_topic: dict[str, list[Sendable]], monotonic: Callable[[], float]
+    ) -> Sequence[Delivered]:
+        deadline = monotonic() + REQUESTS_IN_PROBE * self._policy.request_seconds
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._delivery(topic, monotonic, deadline).probe(self._in_turn(topic, rows)))
+                for topic, rows in by_topic.items()
+                if self._circuits.is_open(topic)
+            ]
+        return [task.result() for task in tasks]
+
+    def _in_turn(self, topic: str, rows: Sequence[Sendable]) -> Sequence[Sendable]:
+        """Suspects first, so that others are their control; each has its turn to be the first, in case it hangs."""
+        ordered = sorted(rows, key=lambda pair: not pair[0].attempt_count)
+        first = self._circuits.probes(topic) % len(ordered)
+        return ordered[first:] + ordered[:first]
+
+    def _conclude(self, topic: str, found: Candidates, delivered: Delivered, now: float, at_least: float) -> None:
         errors = [guilty.error for guilty in delivered.guilty]
         error = delivered.outage or next(iter(errors), None)
         if delivered.accepted or not found.seen:
@@ -161,17 +224,14 @@ class Publisher:
             self._claim_again_at = now
             self._observe(TopicClosed(topic, probes, seconds))
         elif error is None:
-            self._circuits.not_asked(topic, now)
+            self._circuits.not_asked(topic, now, at_least)
         else:
-            probes, wait = self._circuits.in_vain(topic, found.last, now)
+            probes, wait = self._circuits.in_vain(topic, found.last, now, at_least)
             self._observe(TopicProbed(topic, error, probes, wait))
-
-    def _look_away(self, began: float, now: float) -> None:
-        self._claim_again_at = now + min((now - began) / FRUITLESS_SHARE, self._policy.outage.most)
 
     def _build(self, rows: Sequence[Claimed]) -> _Built:
         built = _Built(defaultdict(list), [])
-        topic_of = self._outbox.routes.topic_of
+        topic_of = self._policy.routes.topic_of
         for row in rows:
             topic = topic_of(row.topic, row.event_type)
             try:
@@ -184,42 +244,52 @@ class Publisher:
     async def _deliver(
         self, by_topic: dict[str, list[Sendable]], monotonic: Callable[[], float]
     ) -> Sequence[Delivered]:
+        deadline = monotonic() + self._policy.publish_seconds
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self._delivery(topic, monotonic).send(self._requests(topic, rows)))
+                group.create_task(self._delivery(topic, monotonic, deadline).send(self._requests(topic, rows)))
                 for topic, rows in by_topic.items()
-                if rows
             ]
         delivered = [task.result() for task in tasks]
         for topic in delivered:
-            self._remember(topic, monotonic())
+            self._remember(topic, _types(by_topic[topic.topic]), monotonic())
         return delivered
 
-    def _delivery(self, topic: str, monotonic: Callable[[], float]) -> Delivery:
-        deadline = monotonic() + self._policy.publish_seconds
-        return Delivery(topic, self._broker, monotonic, deadline, self._observe)
+    def _delivery(self, topic: str, monotonic: Callable[[], float], deadline: float) -> Delivery:
+        return Delivery(topic, self._broker, monotonic, self._policy.request_seconds, deadline, self._observe)
 
     def _requests(self, topic: str, rows: Sequence[Sendable]) -> Iterator[Sequence[Sendable]]:
         """Cut the rows into requests: suspects first and among themselves, so that the others are their control."""
         remembered = self._suspects.get(topic, frozenset())
         suspects: list[Sendable] = []
+        large: list[Sendable] = []
         others: list[Sendable] = []
         for pair in rows:
-            row = pair[0]
-            (suspects if row.attempt_count or row.id in remembered else others).append(pair)
+            row, message = pair
+            if row.attempt_count or row.id in remembered:
+                suspects.append(pair)
+            elif message.size_bytes > LARGE_BYTES:
+                large.append(pair)
+            else:
+                others.append(pair)
         part = ceil(len(suspects) / SUSPECT_PARTS)
         for start in range(0, len(suspects), part or 1):
             yield from requests(suspects[start : start + part], self._broker.limits)
+        yield from ([pair] for pair in large)
         yield from requests(others, self._broker.limits)
 
-    def _remember(self, delivered: Delivered, now: float) -> None:
+    def _remember(self, delivered: Delivered, types: AbstractSet[str], now: float) -> None:
         topic = delivered.topic
         if delivered.suspects:
             self._suspects[topic] = delivered.suspects
         else:
             self._suspects.pop(topic, None)
-        if delivered.outage is not None:
-            self._observe(TopicOpened(topic, delivered.outage, self._circuits.open(topic, now)))
+        if delivered.outage is None:
+            self._circuits.well(topic)
+        else:
+            if len(delivered.suspects) > 1 and suspicion(delivered.outage) not in {Suspicion.TOPIC, Suspicion.THROTTLE}:
+                self._doubtful.add(topic)
+            self._observe(TopicOpened(topic, delivered.outage, self._circuits.open(topic, types, now)))
 
     def _judge(self, claimed: Sequence[Claimed], built: _Built, delivered: Sequence[Delivered]) -> _Outcome:
         guilty = [*built.guilty, *((topic.topic, row) for topic in delivered for row in topic.guilty)]
@@ -273,6 +343,11 @@ async def _settle(batch: Batch, outcome: _Outcome) -> None:
     )
     crash_points.reached(Point.SETTLE_AFTER)
     crash_points.reached(Point.COMMIT_BEFORE)
+
+
+def _types(rows: Iterable[Sendable]) -> set[str]:
+    """The types of events that go where they go by their type, and not because their row says so."""
+    return {row.event_type for row, _ in rows if row.topic is None}
 
 
 def _sum(first: Report, then: Report) -> Report:

@@ -16,7 +16,6 @@ from relay.kernel.runner import Budget, Report
 from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
 from relay.publisher.publisher import Publisher
-from relay.routes import Routes
 from tests.support.brokers import BrokerInHand
 from tests.support.outbox import event
 from tests.support.policies import policy
@@ -44,7 +43,7 @@ async def one_pass(url: str, log: Path) -> tuple[Report, Cost]:
             connection.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS | Trace.REGRESS_MODE)
             return connection
 
-        outbox = Outbox(connect, "public", 20_000, Routes("domain-events"))
+        outbox = Outbox(connect, "public", 20_000)
         publisher = Publisher(outbox, BrokerInHand(), policy(batch_size=1_000), lambda _: None)
         loop = asyncio.get_running_loop()
         report = await publisher.run_once(Budget(loop.time(), loop.time, asyncio.Event()))

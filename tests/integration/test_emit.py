@@ -795,9 +795,8 @@ class TestSize:
             Event(event_type=names[0], aggregate_type=names[1], aggregate_id=names[2], data=data, attributes=own),
         )
         with shared.cursor(binary=True, row_factory=args_row(Claimed)) as cursor:
-            limits = {"rows": 1, "bytes": 10**8, "closed_to": []}
-            routing = {"patterns": [], "pattern_topics": [], "default_topic": "domain-events"}
-            row = cursor.execute(statement("claim_fresh"), limits | routing).fetchone()
+            limits = {"rows": 1, "bytes": 10**8, "open_topics": [], "open_types": []}
+            row = cursor.execute(statement("claim_fresh"), limits).fetchone()
         shared.rollback()
         assert row
 

@@ -27,8 +27,7 @@ select id, 'order.paid', 'order', n::text,
        lateral (select md5(state || n)::uuid as id) as identity
 """
 
-ROUTING: dict[str, Any] = {"patterns": ["late%"], "pattern_topics": ["late-events"], "default_topic": "events"}
-CLAIM = {"rows": 1_000, "bytes": 16_000_000, "skew": 0.0, "closed_to": [], **ROUTING}
+CLAIM: dict[str, Any] = {"rows": 1_000, "bytes": 16_000_000, "skew": 0.0, "open_topics": [], "open_types": []}
 
 
 @pytest.fixture(scope="module")
@@ -82,15 +81,15 @@ def test_a_claim_reads_what_it_takes_and_no_more(connection: psycopg.Connection[
 
 def test_a_claim_walks_over_the_rows_of_open_topics(connection: psycopg.Connection[Any]) -> None:
     """Each is looked at once, in the index's own order, and none of them is locked."""
-    (scan,) = explain(connection, "claim_fresh", {**CLAIM, "closed_to": ["events"]})
+    (scan,) = explain(connection, "claim_fresh", {**CLAIM, "open_topics": ["events"], "open_types": ["order.paid"]})
     assert scan["Index Name"] == "outbox_events_fresh"
     assert (scan["Actual Rows"], scan["Rows Removed by Filter"]) == (0, ROWS)
 
 
 def test_a_probe_looks_at_the_ends_of_the_indexes(connection: psycopg.Connection[Any]) -> None:
     """Three rows out of any number: the first, the next after a place, the last."""
-    place = {"wanted": "events", "after_time": "-infinity", "after_id": ROWS // 2, "skew": 0.0}
-    scans = explain(connection, "claim_probes", {**ROUTING, **place})
+    place = {"after_time": "-infinity", "after_id": ROWS // 2, "skew": 0.0}
+    scans = explain(connection, "claim_probes", {"topic": "events", "types": ["order.paid"], **place})
     assert {scan.get("Index Name") for scan in scans} == {
         "outbox_events_fresh",
         "outbox_events_delayed",

@@ -14,6 +14,7 @@ from relay.envelope import Message
 from relay.errors import BrokerError
 from relay.kernel.runner import Next, Report
 from relay.publisher.events import BatchSettled, RequestFailed, RowFailed
+from relay.routes import Routes
 from tests.support.bench import TOPIC, Bench
 from tests.support.outbox import FAILED, PENDING, PUBLISHED, count
 from tests.support.waiting import until_async
@@ -385,7 +386,7 @@ async def test_the_row_remembers_the_topic_it_went_to(bench: Bench) -> None:
     bench.emit(1)
     await bench.run_once()
     bench.emit(2)
-    later = bench.publisher_on(bench.open_outbox(topic="other-events"))
+    later = bench.publisher_on(bench.open_outbox(), routes=Routes("other-events"))
     await bench.run_once(later)
     await later.close()
     assert bench.query("select aggregate_id, topic from outbox_events order by id") == [

@@ -178,9 +178,9 @@ async def test_every_version_of_postgres_is_relayed_and_audited(any_server: str)
 
         broker = BrokerInHand()
         publisher = Publisher(
-            Outbox(lambda: connect_async(url), "public", 20_000, Routes("t")),
+            Outbox(lambda: connect_async(url), "public", 20_000),
             broker,
-            policy(batch_size=10),
+            policy(batch_size=10, routes=Routes("t")),
             lambda _: None,
         )
         clock = asyncio.get_running_loop().time

@@ -10,7 +10,6 @@ from relay.kernel.runner import Budget, Report
 from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
 from relay.publisher.publisher import Publisher
-from relay.routes import Routes
 from tests.support.brokers import BrokerInHand
 from tests.support.outbox import event
 from tests.support.policies import policy
@@ -29,9 +28,9 @@ class Bench:
         self.outbox = self.open_outbox()
         self.publisher = self.publisher_on(self.outbox)
 
-    def open_outbox(self, skew: float = 0.0, idle_tx_ms: int = 20_000, routes: str = "", topic: str = TOPIC) -> Outbox:
+    def open_outbox(self, skew: float = 0.0, idle_tx_ms: int = 20_000) -> Outbox:
         """Another relay's connection to the same table."""
-        return Outbox(lambda: connect_async(self.url), "public", idle_tx_ms, Routes.parse(routes, topic), skew)
+        return Outbox(lambda: connect_async(self.url), "public", idle_tx_ms, skew)
 
     def publisher_on(self, outbox: Outbox, **values: Any) -> Publisher:
         """Another relay."""

@@ -5,11 +5,13 @@ from typing import Any
 from relay.kernel.backoff import Delay, Retry
 from relay.publisher.failures import Attempts
 from relay.publisher.publisher import PublishPolicy
+from relay.routes import Routes
 
 
 def policy(**values: Any) -> PublishPolicy:
     """Small batches, the product's own delays without their jitter."""
     defaults = {
+        "routes": Routes("domain-events"),
         "batch_size": 100,
         "publish_seconds": 5.0,
         "attempts": Attempts(25, Retry(5, 120, 0)),

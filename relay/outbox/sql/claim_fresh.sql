@@ -1,18 +1,13 @@
 -- A row is claimed by one relay at a time, for as long as this transaction lives.
--- Rows of topics that take nothing now are left where they are: they neither wait behind a lock nor fill the limit.
+-- Rows of topics that take nothing now are left where they are, unlocked, and do not fill the limit.
 -- Of the rows it locks it answers with as many as fit into the bytes; the rest is released with the transaction.
 with locked as materialized (
     select id, event_id, event_type, aggregate_type, aggregate_id, topic, payload, attributes, size_bytes,
            created_at, attempt_count, available_at
       from outbox_events
      where published_at is null and failed_at is null and ordering_key is null and available_at = '-infinity'
-       and (cardinality(%(closed_to)s::text[]) = 0 or coalesce(
-               topic,
-               (select route.topic
-                  from unnest(%(patterns)s::text[], %(pattern_topics)s::text[])
-                       with ordinality as route (pattern, topic, place)
-                 where event_type like route.pattern order by place limit 1),
-               %(default_topic)s::text) <> all (%(closed_to)s::text[]))
+       and (cardinality(%(open_topics)s::text[]) = 0
+            or not coalesce(topic = any (%(open_topics)s::text[]), event_type = any (%(open_types)s::text[])))
      order by id
      limit %(rows)s
        for update skip locked

@@ -5,26 +5,14 @@ with fresh as not materialized (
     select id, available_at
       from outbox_events
      where published_at is null and failed_at is null and ordering_key is null and available_at = '-infinity'
-       and coalesce(
-               topic,
-               (select route.topic
-                  from unnest(%(patterns)s::text[], %(pattern_topics)s::text[])
-                       with ordinality as route (pattern, topic, place)
-                 where event_type like route.pattern order by place limit 1),
-               %(default_topic)s::text) = %(wanted)s
+       and coalesce(topic = %(topic)s, event_type = any (%(types)s::text[]))
 ), delayed as not materialized (
     select id, available_at
       from outbox_events
      where published_at is null and failed_at is null and ordering_key is null
        and available_at > '-infinity'
        and available_at <= statement_timestamp() + make_interval(secs => %(skew)s)
-       and coalesce(
-               topic,
-               (select route.topic
-                  from unnest(%(patterns)s::text[], %(pattern_topics)s::text[])
-                       with ordinality as route (pattern, topic, place)
-                 where event_type like route.pattern order by place limit 1),
-               %(default_topic)s::text) = %(wanted)s
+       and coalesce(topic = %(topic)s, event_type = any (%(types)s::text[]))
 ), next as materialized (
     select id, available_at
       from ((select * from fresh where %(after_time)s = '-infinity' and id > %(after_id)s order by id limit 1)

@@ -1,7 +1,9 @@
--- Names, time limits and plans hold for this transaction alone: behind a pooler the session belongs to others.
+-- Names, forms, time limits and plans hold for this transaction alone: behind a pooler the session belongs to others.
 -- A relay that hangs loses its locks: idle between two statements, or with an answer that it does not take.
 -- The statistics of an outbox are always out of date, so no plan may rest on them: rows are found by index only.
 select set_config('search_path', %(search_path)s, true),
+       set_config('datestyle', 'ISO', true),
+       set_config('timezone', 'UTC', true),
        set_config('idle_in_transaction_session_timeout', %(idle_tx_ms)s, true),
        set_config('statement_timeout', %(idle_tx_ms)s, true),
        set_config('tcp_user_timeout', %(idle_tx_ms)s, true),

@@ -29,6 +29,7 @@ TABLE: list[Row] = [
         (BrokerError(code, "x"), Verdict.TOPIC_OUTAGE, Verdict.TOPIC_OUTAGE, Verdict.TOPIC_OUTAGE)
         for code in OF_THE_TOPIC
     ),
+    (OSError(24, "too many open files"), Verdict.ROW_STRIKE, Verdict.TOPIC_OUTAGE, Verdict.ISOLATE),
     (RuntimeError("a bug of an adapter"), Verdict.ROW_STRIKE, Verdict.ROW_STRIKE, Verdict.ISOLATE),
 ]
 
