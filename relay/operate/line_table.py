@@ -84,7 +84,12 @@ LINES = (
         "the topic still takes nothing; at most once a minute",
         (*_FAILURE, "remedy", "probe_in_seconds", "probes", *_OVER),
     ),
-    Line("topic_recovered", ("info",), "the topic takes messages again", ("topic", "probes", *_OVER)),
+    Line(
+        "topic_recovered",
+        ("info",),
+        "the topic takes messages again; a line that was kept back, because there were many, has no `probes`",
+        ("topic", "probes", *_OVER),
+    ),
     Line(
         "pass",
         ("debug",),

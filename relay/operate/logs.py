@@ -240,8 +240,6 @@ class LogLines:
     def _recovered(self, recoveries: list[Recovery], **fields: Any) -> None:
         for over in recoveries:
             named = {"runner" if over.kind == "pass" else "topic": over.subject}
-            if over.kind == "topic":
-                fields = {"probes": over.failures - 1} | fields
             self._write(
                 "info",
                 f"{over.kind}_recovered",

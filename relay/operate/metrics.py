@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from enum import Enum
 from platform import python_version
 from types import MappingProxyType
+from typing import assert_never
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from relay.kernel.failure import code
 from relay.kernel.observe import PassFailed, PassFinished, PassSkipped
 from relay.operate.events import Reconnected
 from relay.operate.health import Health, State
@@ -160,8 +162,7 @@ class Metrics:
             case BatchSettled():
                 self._batch(event)
             case RequestFailed():
-                code = str(getattr(event.error, "code", type(event.error).__name__))
-                self._count("relay_requests_failed_total", self._code(code))
+                self._count("relay_requests_failed_total", self._code(code(event.error)))
             case RowRetried():
                 self._count("relay_rows_retried_total", self._topic(event.topic))
             case RowFailed():
@@ -194,6 +195,8 @@ class Metrics:
                 self._open.add(event.topic)
             case TopicClosed():
                 self._open.discard(event.topic)
+            case _:
+                assert_never(event)
         among = [event.topic] if topic != OTHER else [name for name in self._open if self._topic(name) == OTHER]
         self._gauge("relay_topic_open").labels(topic).set(sum(name in self._open for name in among))
 
@@ -205,6 +208,8 @@ class Metrics:
                 outcome = "failed"
             case PassSkipped():
                 outcome = "skipped"
+            case _:
+                assert_never(event)
         self._count("relay_passes_total", event.runner, outcome)
         if not isinstance(event, PassSkipped):
             self._histograms["relay_pass_seconds"].labels(event.runner).observe(event.seconds)

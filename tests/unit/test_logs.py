@@ -524,6 +524,25 @@ def test_an_outage_of_a_topic_is_told_by_the_topic() -> None:
     assert log.lines()[-2]["probes"] == 61
 
 
+def test_recoveries_that_were_kept_back_are_told_each_with_its_own_fields() -> None:
+    """A pass has no probes, and how many one topic had says nothing of another."""
+    log = Log()
+    error = BrokerError("UNAVAILABLE", "away")
+    for _ in range(10):
+        for topic in ("billing", "orders"):
+            log.tell(TopicOpened(topic, error, 0.5))
+            log.tell(TopicClosed(topic, 7, 1.0))
+        log.tell(PassFailed("publish", OSError("refused"), 0.1))
+        log.tell(PassFinished("publish", Report(), 0.1))
+    told = len(log.lines())
+    log.tell(ShutdownEnded((), 0.1))
+
+    late = log.lines()[told:-1]
+    assert [line["event"] for line in late] == ["pass_recovered", "topic_recovered", "topic_recovered"]
+    assert [line for line in late if "probes" in line] == []
+    assert {line["probes"] for line in log.lines()[:told] if line["event"] == "topic_recovered"} == {7}
+
+
 @pytest.mark.parametrize(
     ("code", "word"),
     [

@@ -8,6 +8,7 @@ from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from relay.errors import BrokerError
+from relay.kernel.failure import code
 from relay.kernel.observe import PassFailed, PassFinished, PassSkipped, ShutdownBegan
 from relay.kernel.runner import Report
 from relay.operate.events import Reconnected
@@ -108,6 +109,23 @@ def test_what_goes_wrong_is_counted_by_its_reason(metrics: Metrics) -> None:
     assert found["relay_requests_failed_total{UNAVAILABLE}"] == 1
     assert found["relay_requests_failed_total{RuntimeError}"] == 1
     assert found["relay_reconnects_total"] == 1
+
+
+class Odd(Exception):  # noqa: N818 -- as an adapter may name its own
+    """As gRPC's errors: its code is asked for, and is no text."""
+
+    def code(self) -> object:
+        """Something new each time."""
+        return object()
+
+
+def test_an_error_has_the_code_of_its_log_line(metrics: Metrics) -> None:
+    """One label for errors alike, whatever their `code` is."""
+    for _ in range(3):
+        metrics(RequestFailed("a", [ROW], Odd("no")))
+
+    codes = {name: count for name, count in values(metrics).items() if name.startswith("relay_requests_failed_total")}
+    assert codes == {f"relay_requests_failed_total{{{code(Odd('no'))}}}": 3}
 
 
 def test_a_topic_is_open_until_it_is_closed(metrics: Metrics) -> None:
