@@ -8,8 +8,10 @@ from relay.kernel.duration import parse, written
 from relay.kernel.supervise import CANCEL_SECONDS, CLOSE_SECONDS
 from relay.routes import Routes
 
-_FIRST_OUTAGE = parse("500ms")
-_HARD_END = timedelta(seconds=CANCEL_SECONDS + CLOSE_SECONDS + 0.5)
+# How long a topic that fails is left alone at first; each next pause is double.
+FIRST_OUTAGE = parse("500ms")
+# What remains after the soft timeout; at the defaults, half a second less than Heroku grants.
+HARD_END = timedelta(seconds=CANCEL_SECONDS + CLOSE_SECONDS + 0.5)
 _HEROKU_KILLS = parse("30s")
 _BELOW = (("relay_publish_budget_ms", "relay_idle_tx_ms", "or the database ends batches that still wait"),)
 _AT_MOST = (
@@ -24,14 +26,14 @@ def inconsistencies(value: Mapping[str, Any]) -> Iterator[str]:
     """A sentence for each rule that these settings break; `value` holds every one of them by its name."""
     yield from _disorder(value)
     outage, shutdown, dyno = value["relay_outage_max_ms"], value["relay_shutdown_ms"], value["dyno"]
-    if outage < _FIRST_OUTAGE:
+    if outage < FIRST_OUTAGE:
         yield (
             f"RELAY_OUTAGE_MAX_MS ({written(outage)}) is shorter than the first pause after the broker failed "
-            f"({written(_FIRST_OUTAGE)}); set it to {written(_FIRST_OUTAGE)} or more"
+            f"({written(FIRST_OUTAGE)}); set it to {written(FIRST_OUTAGE)} or more"
         )
-    if dyno and shutdown + _HARD_END >= _HEROKU_KILLS:
+    if dyno and shutdown + HARD_END >= _HEROKU_KILLS:
         yield (
-            f"RELAY_SHUTDOWN_MS ({written(shutdown)}) and the {written(_HARD_END)} after it do not end before Heroku "
+            f"RELAY_SHUTDOWN_MS ({written(shutdown)}) and the {written(HARD_END)} after it do not end before Heroku "
             f"kills {dyno} at {written(_HEROKU_KILLS)}; set it to 25s or less"
         )
     emulator, endpoint = value["pubsub_emulator_host"], value["pubsub_endpoint"]

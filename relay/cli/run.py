@@ -25,7 +25,7 @@ from relay.kernel.observe import (
     to_all,
 )
 from relay.kernel.shutdown import Shutdown
-from relay.kernel.supervise import CANCEL_SECONDS, CLOSE_SECONDS, supervise
+from relay.kernel.supervise import CLOSE_SECONDS, supervise
 from relay.kernel.tick import tick
 from relay.kernel.worker import Worker, close_all
 from relay.operate import line_redaction, logs
@@ -34,10 +34,10 @@ from relay.operate.stats import StatsRunner, Tally, short_look
 from relay.outbox import schema
 from relay.outbox.outbox import Connect
 from relay.publisher.publisher import Publisher
+from relay.setting_rules import HARD_END
 from relay.settings import Settings, load, strangers
 
-# What remains after the soft timeout; at the defaults, half a second less than Heroku grants.
-HARD_END_SECONDS = CANCEL_SECONDS + CLOSE_SECONDS + 0.5
+HARD_END_SECONDS = HARD_END.total_seconds()
 
 _RUN = """\
 Publishes until SIGTERM or SIGINT, in the foreground; a second signal ends it at

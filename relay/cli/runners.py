@@ -1,36 +1,55 @@
 """Which runners there are, how each is built, and which of them RELAY_RUNNERS chooses."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 
+from relay.brokers.broker import Broker
 from relay.brokers.pubsub import PubSub
 from relay.cli.parts import pubsub_address, routes
 from relay.errors import ConfigurationError
 from relay.kernel.backoff import Delay, Retry
 from relay.kernel.clock import Clock
 from relay.kernel.observe import Observe
-from relay.kernel.runner import Pace
+from relay.kernel.runner import Pace, Runner
 from relay.kernel.worker import Worker
 from relay.outbox.outbox import Connect, Outbox
 from relay.publisher.failures import Attempts
 from relay.publisher.publisher import Publisher, PublishPolicy
+from relay.setting_rules import FIRST_OUTAGE
 from relay.settings import Settings
 
-# How long a topic that fails is left alone at first, and how much longer at most.
-FIRST_OUTAGE_SECONDS, OUTAGE_JITTER_SECONDS = 0.5, 0.25
+OUTAGE_JITTER_SECONDS = 0.25
 
-Build = Callable[[Settings, Connect, Clock, Observe], Worker]
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a runner is built, and whether its passes are bounded by time alone or in their items too."""
+
+    build: Callable[[Settings, Connect, Observe], Runner]
+    by_time_alone: bool = False
 
 
 def workers(
-    settings: Settings, connect: Connect, clock: Clock, observe: Observe, table: Mapping[str, Build] | None = None
+    settings: Settings, connect: Connect, clock: Clock, observe: Observe, table: Mapping[str, Kind] | None = None
 ) -> list[Worker]:
     """Build the runners that RELAY_RUNNERS names, in its order. Raises ConfigurationError where it names none."""
     known = RUNNERS if table is None else table
-    return [known[name](settings, connect, clock, observe) for name in chosen(settings, known)]
+    # The last unit of a pass may begin as its budget ends. The database grants it this long, and so do we.
+    grace = settings.relay_idle_tx_ms.total_seconds()
+    return [
+        Worker(
+            kind.build(settings, connect, observe),
+            clock,
+            observe,
+            grace=grace,
+            items=None if kind.by_time_alone else settings.relay_runner_max_items,
+        )
+        for kind in map(known.__getitem__, chosen(settings, known))
+    ]
 
 
-def chosen(settings: Settings, known: Mapping[str, Build]) -> Sequence[str]:
+def chosen(settings: Settings, known: Mapping[str, Kind]) -> Sequence[str]:
     """The known names in RELAY_RUNNERS, each once. Raises ConfigurationError where there is none."""
     names = [name for name in settings.runners if name in known]
     if not names:
@@ -41,7 +60,7 @@ def chosen(settings: Settings, known: Mapping[str, Build]) -> Sequence[str]:
     return names
 
 
-def unknown(settings: Settings, known: Mapping[str, Build]) -> list[str]:
+def unknown(settings: Settings, known: Mapping[str, Kind]) -> list[str]:
     """A sentence for each name in RELAY_RUNNERS that is no runner."""
     return [
         f"RELAY_RUNNERS names {name!r}, which is no runner of this release and is left out; "
@@ -51,7 +70,7 @@ def unknown(settings: Settings, known: Mapping[str, Build]) -> list[str]:
     ]
 
 
-def _nearest(name: str, known: Mapping[str, Build]) -> str:
+def _nearest(name: str, known: Mapping[str, Kind]) -> str:
     near = get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}? " if near else ""
 
@@ -70,13 +89,10 @@ def pace(settings: Settings) -> Pace:
     )
 
 
-def publisher(settings: Settings, connect: Connect, clock: Clock, observe: Observe) -> Worker:
+def publisher(settings: Settings, connect: Connect, observe: Observe) -> Publisher:
     """Build the publisher. It connects in its first pass: a database that is away is the loop's to wait for."""
-    idle_tx = settings.relay_idle_tx_ms.total_seconds()
-    outbox = Outbox(connect, settings.relay_schema, round(idle_tx * 1000))
-    publisher = Publisher(outbox, PubSub(pubsub_address(settings)), publish_policy(settings), observe)
-    # The last batch of a pass may begin as its budget ends. The database grants it this long, and so do we.
-    return Worker(publisher, clock, observe, grace=idle_tx)
+    outbox = Outbox(connect, settings.relay_schema, round(settings.relay_idle_tx_ms.total_seconds() * 1000))
+    return Publisher(outbox, BROKERS[settings.relay_broker](settings), publish_policy(settings), observe)
 
 
 def publish_policy(settings: Settings) -> PublishPolicy:
@@ -96,10 +112,11 @@ def publish_policy(settings: Settings) -> PublishPolicy:
             ),
         ),
         poll=Delay(poll, poll, settings.relay_poll_jitter_ms.total_seconds()),
-        outage=Delay(FIRST_OUTAGE_SECONDS, most, OUTAGE_JITTER_SECONDS),
+        outage=Delay(FIRST_OUTAGE.total_seconds(), most, OUTAGE_JITTER_SECONDS),
     )
 
 
-# Names that RELAY_RUNNERS may hold. Runners other than publish take `pace(settings)`, and give their Worker
-# `items=settings.relay_runner_max_items`; publish is bounded by time alone.
-RUNNERS: dict[str, Build] = {"publish": publisher}
+# What RELAY_BROKER may name.
+BROKERS: dict[str, Callable[[Settings], Broker]] = {"pubsub": lambda settings: PubSub(pubsub_address(settings))}
+# What RELAY_RUNNERS may name. Runners other than publish wait as `pace` says.
+RUNNERS: dict[str, Kind] = {Publisher.name: Kind(publisher, by_time_alone=True)}
