@@ -4,8 +4,9 @@ import argparse
 import asyncio
 import json
 
-from relay.cli.parts import pubsub_address
-from relay.operate.doctor import Finding, doctor
+from relay.cli.parts import pubsub_address, routes
+from relay.cli.refusals import refusals
+from relay.operate.doctor import Finding, Patient, doctor
 from relay.settings import Settings, load
 
 
@@ -30,10 +31,24 @@ examples:
 
 async def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     settings.require("database_url", "pubsub_project_id")
-    report = await doctor(settings, pubsub_address(settings), _keep if options.json else _show)
+    report = await doctor(patient(settings), _keep if options.json else _show)
     if options.json:
         print(json.dumps(report.as_json()))
     return 0 if report.passed else 1
+
+
+def patient(settings: Settings) -> Patient:
+    """The relay that these settings describe. Raises ConfigurationError where one cannot be read."""
+    return Patient(
+        refusals=refusals(settings),
+        database_url=settings.require_database(),
+        app=settings.relay_app,
+        schema=settings.relay_schema,
+        topics=routes(settings).topics,
+        publish_budget=settings.relay_publish_budget_ms,
+        batch_end=settings.relay_idle_tx_ms,
+        broker=pubsub_address(settings),
+    )
 
 
 def _show(finding: Finding) -> None:

@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pydantic import SecretStr
 
 from relay import emit
-from relay.brokers.pubsub_client import PubSubAddress
+from relay.cli.doctor import patient
 from relay.dev.stack import PROJECT_ID, Stack
 from relay.kernel.duration import parse
 from relay.operate.doctor import Finding, doctor
@@ -40,9 +40,8 @@ def examine(stack: Stack, database: str, channel: Channel) -> Examine:
                 **changed,
             }
         )
-        address = PubSubAddress(PROJECT_ID, emulator=settings.pubsub_emulator_host)
         told: list[Finding] = []
-        report = await doctor(settings, address, told.append)
+        report = await doctor(patient(settings), told.append)
         assert report.findings == tuple(told)
         found: dict[str, list[Finding]] = {}
         for finding in told:
@@ -91,6 +90,16 @@ async def test_where_everything_is_well_every_check_says_so(examine: Examine, da
         *("configuration", "database", "version", "encoding", "primary", "pooler", "clock", "connections", "timeouts"),
         *("old snapshots", "schema", "objects", "privileges", "identity", "vacuum", "queue", "credentials", "broker"),
     }
+
+
+async def test_settings_that_a_start_refuses_fail(examine: Examine) -> None:
+    """Each has the sentence of the start; the rest is looked at all the same."""
+    found = await examine(relay_http="nowhere", relay_runners="publsh", relay_log_redact="no_such_module:hook")
+
+    assert statuses(found, "configuration") == ["fail"] * 3
+    for name in ("RELAY_HTTP", "RELAY_RUNNERS", "RELAY_LOG_REDACT"):
+        assert any(name in finding.found for finding in found["configuration"])
+    assert statuses(found, "schema") == ["ok"]
 
 
 async def test_without_its_database_the_broker_is_looked_at_all_the_same(examine: Examine) -> None:

@@ -1,7 +1,8 @@
-"""All checks, in the order in which they are best read, for the settings of one relay."""
+"""All checks, in the order in which they are best read, for one relay as it is configured."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from datetime import timedelta
 
 import psycopg
@@ -14,45 +15,58 @@ from relay.operate.doctor.look import Look
 from relay.operate.doctor.outbox import MOST_COUNTED, outbox_checks
 from relay.operate.doctor.server import server_checks
 from relay.outbox.connect import connect_async
-from relay.routes import Routes
-from relay.settings import Settings
 
 
-async def doctor(settings: Settings, address: PubSubAddress, tell: Callable[[Finding], None]) -> Report:
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """The relay that is examined: what it would work with."""
+
+    refusals: Sequence[str]  # why `relay run` would not start with these settings
+    database_url: str
+    app: str
+    schema: str
+    topics: Sequence[str]  # that its settings name
+    publish_budget: timedelta
+    batch_end: timedelta  # after which the database ends a batch in any case
+    broker: PubSubAddress
+
+
+async def doctor(patient: Patient, tell: Callable[[Finding], None]) -> Report:
     """Look at everything that can be looked at, and tell each finding as it is made."""
     async with AsyncExitStack() as stack:
-        return await _Examination(settings, address, stack).report(tell)
+        return await _Examination(patient, stack).report(tell)
 
 
 class _Examination:
     """The checks, on one connection that is closed with the stack."""
 
-    def __init__(self, settings: Settings, address: PubSubAddress, stack: AsyncExitStack) -> None:
-        self._settings = settings
-        self._address = address
+    def __init__(self, patient: Patient, stack: AsyncExitStack) -> None:
+        self._patient = patient
         self._stack = stack
         self._look: Look | None = None
-        self._topics = list(Routes.parse(settings.relay_routes, settings.relay_topic).topics)
+        self._topics = list(patient.topics)
 
     async def report(self, tell: Callable[[Finding], None]) -> Report:
         """Everything that can be looked at; without the database, the broker all the same."""
-        opening = await examine([Check("configuration", self._loaded), Check("database", self._connected)], tell)
+        opening = await examine([Check("configuration", self._configured), Check("database", self._connected)], tell)
         if self._look is not None:
-            budget, batch = _ms(self._settings.relay_publish_budget_ms), _ms(self._settings.relay_idle_tx_ms)
+            budget, batch = _ms(self._patient.publish_budget), _ms(self._patient.batch_end)
             of_server = server_checks(self._look, budget, batch)
             database = await examine([*of_server, *outbox_checks(self._look)], tell)
             await self._name_topics(self._look)
         else:
             database = Report(())
-        broker = await examine(broker_checks(self._address, lambda: self._topics), tell)
+        broker = await examine(broker_checks(self._patient.broker, lambda: self._topics), tell)
         return Report(opening.findings + database.findings + broker.findings)
 
-    async def _loaded(self) -> Sequence[Finding]:
-        return (ok("configuration", "every setting can be read"),)
+    async def _configured(self) -> Sequence[Finding]:
+        remedy = "correct it, for relay run refuses to start; see every setting with: python -m relay config"
+        refused = tuple(fail("configuration", sentence, remedy) for sentence in self._patient.refusals)
+        return refused or (ok("configuration", "relay run would start with these settings"),)
 
     async def _connected(self) -> Sequence[Finding]:
         try:
-            connection = await connect_async(self._settings.require_database(), self._settings.relay_app)
+            connection = await connect_async(self._patient.database_url, self._patient.app)
         except (psycopg.Error, ConfigurationError) as error:
             return (
                 fail(
@@ -62,7 +76,7 @@ class _Examination:
                 ),
             )
         self._stack.push_async_callback(connection.close)
-        self._look = Look(connection, self._settings.relay_schema)
+        self._look = Look(connection, self._patient.schema)
         info = connection.info
         return (ok("database", f"{info.host}:{info.port}/{info.dbname} as {info.user}"),)
 
