@@ -139,7 +139,7 @@ class Delivery:
             isolation.failed(part)
             if len(part.rows) == 1:
                 self._alone.append(answer)
-            if answer.suspicion in {Suspicion.THROTTLE, Suspicion.TOPIC}:
+            if not answer.suspicion.of_a_row:
                 self._outage = answer.error
                 break
         unresolved = isolation.unresolved
@@ -163,8 +163,7 @@ class Delivery:
             if found is not Verdict.TOPIC_OUTAGE:
                 self._guilty.append(Guilty(row, failed.error, found))
                 continue
-            accused = verdict(failed.suspicion, alone=True, control=True) is not Verdict.TOPIC_OUTAGE
-            if not (accused and (self._has_control(failed) or row.id in left_alone)):
+            if not (failed.suspicion.of_a_row and (self._has_control(failed) or row.id in left_alone)):
                 self._outage = self._outage or failed.error
                 self._released.append(failed)
             elif not self._has_time():

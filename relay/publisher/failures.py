@@ -1,7 +1,8 @@
 """Who pays for a message that was not taken. The error raises a suspicion; a control gives the verdict.
 
 A *control* is another message that the same topic took in a request sent after the one that failed. Without one a sick
-row cannot be told from a sick broker, and then nobody pays. With one, `delivery` asks for the row once more first.
+row cannot be told from a sick broker, and then nobody pays, except for a bug of an adapter. With one, `delivery` asks
+for the row once more first.
 
 | what came back                                      | alone, with control     | alone, without     | among others |
 |-----------------------------------------------------|-------------------------|--------------------|--------------|
@@ -33,6 +34,11 @@ class Suspicion(Enum):
     ADAPTER = auto()  # an exception that no broker answers with
     THROTTLE = auto()  # too much at once
     TOPIC = auto()  # the topic is missing, or closed to us
+
+    @property
+    def of_a_row(self) -> bool:
+        """Whether one row may be at fault, so that it is worth while to look for it."""
+        return self in {Suspicion.MESSAGE, Suspicion.PATH, Suspicion.ADAPTER}
 
 
 class Verdict(Enum):
@@ -90,7 +96,7 @@ def verdict(suspected: Suspicion, *, alone: bool, control: bool) -> Verdict:
             return Verdict.ROW_INVALID
         case Suspicion.THROTTLE | Suspicion.TOPIC:
             return Verdict.TOPIC_OUTAGE
-        case Suspicion.MESSAGE | Suspicion.PATH | Suspicion.ADAPTER if not alone:
+        case Suspicion.MESSAGE | Suspicion.PATH | Suspicion.ADAPTER if not alone:  # those `of_a_row`
             return Verdict.ISOLATE
         case Suspicion.ADAPTER:
             return Verdict.ROW_STRIKE

@@ -1,7 +1,9 @@
-"""From a row to its message, or to the reason why it can never become one."""
+"""From a row to its message, or to the reason why it can never become one; and from messages to requests."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from math import ceil
 
 from relay.brokers.broker import RequestLimits
 from relay.envelope import MESSAGE_BYTES, OVERHEAD_BYTES, Message, attributes_fault
@@ -10,6 +12,11 @@ from relay.outbox.outbox import Claimed
 
 # Tags and lengths around an attribute's name and value, at most.
 ATTRIBUTE_FRAMING_BYTES = 8
+
+# A message above this travels alone: what its size draws from a broker or a proxy must not meet others.
+LARGE_BYTES = 1_000_000
+# What failed once is sent in so many requests the next time, side by side.
+SUSPECT_PARTS = 8
 
 # A row with its message.
 Sendable = tuple[Claimed, Message]
@@ -35,8 +42,25 @@ def message_of(row: Claimed) -> Message:
     return Message(row.body, attributes, size)
 
 
-def requests(rows: Iterable[Sendable], limits: RequestLimits) -> Iterator[Sequence[Sendable]]:
-    """Cut one topic's messages, in their order, into requests that the broker takes."""
+def requests(
+    rows: Sequence[Sendable], suspects: AbstractSet[int], limits: RequestLimits
+) -> Iterator[Sequence[Sendable]]:
+    """Cut one topic's messages, in their order, into requests that the broker takes.
+
+    Rows that failed before, or whose ids are among the suspects, come first and in smaller parts: whatever is sent
+    after them is their control. Large messages travel alone.
+    """
+    suspected = [pair for pair in rows if pair[0].attempt_count or pair[0].id in suspects]
+    others = [pair for pair in rows if not (pair[0].attempt_count or pair[0].id in suspects)]
+    for group, parts in ((suspected, SUSPECT_PARTS), (others, 1)):
+        yield from ([pair] for pair in group if pair[1].size_bytes > LARGE_BYTES)
+        small = [pair for pair in group if pair[1].size_bytes <= LARGE_BYTES]
+        rows_a_part = max(1, ceil(len(small) / parts))
+        for start in range(0, len(small), rows_a_part):
+            yield from _within(small[start : start + rows_a_part], limits)
+
+
+def _within(rows: Iterable[Sendable], limits: RequestLimits) -> Iterator[Sequence[Sendable]]:
     request: list[Sendable] = []
     size = 0
     for row, message in rows:

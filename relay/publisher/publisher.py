@@ -6,36 +6,28 @@ whole batch, so a message may go out twice and is never lost.
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from math import ceil
 
 from relay.brokers.broker import Broker
-from relay.errors import MessageError
 from relay.kernel.backoff import Delay
-from relay.kernel.failure import code, sentence
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Budget, Next, Pace, Report
-from relay.outbox.outbox import Accepted, Batch, Candidates, Charged, Claim, Claimed, Outbox
+from relay.outbox.outbox import Batch, Candidates, Claim, Outbox
 from relay.publisher import crash_points
 from relay.publisher.circuits import Circuits
 from relay.publisher.crash_points import Point
-from relay.publisher.delivery import Delivered, Delivery, Guilty
-from relay.publisher.events import BatchSettled, RowFailed, RowRetried, TopicClosed, TopicOpened, TopicProbed
-from relay.publisher.failures import Attempts, Charge, Suspicion, charge, suspicion, verdict
-from relay.publisher.message import Sendable, message_of, requests
+from relay.publisher.delivery import Delivered, Delivery
+from relay.publisher.events import TopicClosed, TopicOpened, TopicProbed
+from relay.publisher.failures import Attempts, suspicion
+from relay.publisher.message import Sendable, requests
+from relay.publisher.outcome import Built, build, judge, settle
 from relay.routes import Routes
 
-# A claim stops at this size, whatever the number of rows: it bounds what a pass holds in memory, and what a slow line
-# has to carry within the publish budget.
+# A claim of each kind stops at this size, whatever the number of rows: it bounds what a pass holds in memory, and what
+# a slow line has to carry.
 CLAIM_BYTES = 4_000_000
-# A message above this travels alone: what its size draws from a broker or a proxy must not meet others.
-LARGE_BYTES = 1_000_000
-CODE_CHARACTERS = 64
-# What failed once is sent in so many requests the next time, side by side and apart from all others.
-SUSPECT_PARTS = 8
 # Each request may take this part of the publish budget: one that hangs leaves time to find out why.
 REQUESTS_IN_BUDGET = 3
 # What a probe may take, in requests that hang.
@@ -69,29 +61,6 @@ class PublishPolicy:
     def request_seconds(self) -> float:
         """How long one request may take."""
         return self.publish_seconds / REQUESTS_IN_BUDGET
-
-
-@dataclass(frozen=True, slots=True)
-class _Built:
-    """A batch's messages by topic, and the rows that can never become one."""
-
-    by_topic: dict[str, list[Sendable]]
-    guilty: list[tuple[str, Guilty]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What a batch settles."""
-
-    claimed: Sequence[Claimed]
-    accepted: Sequence[tuple[Claimed, Accepted]]
-    charged: Sequence[tuple[str, Guilty, Charge]]
-
-    @property
-    def report(self) -> Report:
-        """What it adds to the pass's report."""
-        published = len(self.accepted)
-        return Report(processed=len(self.claimed), updated=published, errors=len(self.claimed) - published)
 
 
 class Publisher:
@@ -140,16 +109,16 @@ class Publisher:
         async with self._outbox.batch() as batch:
             claim = await self._claim(batch, monotonic)
             crash_points.reached(Point.CLAIM_AFTER)
-            built = self._build(claim.rows)
+            built = build(claim.rows, self._policy.routes)
             news = self._learn(built)
             delivered = await self._deliver(built.by_topic, monotonic)
-            outcome = self._judge(claim.rows, built, delivered)
-            await _settle(batch, outcome)
+            outcome = judge(claim.rows, built, delivered, self._policy.attempts)
+            await settle(batch, outcome)
         crash_points.reached(Point.COMMIT_AFTER)
-        self._tell(outcome, monotonic() - began)
+        self._tell(outcome.events(monotonic() - began))
         # Every claim that follows at once finds other rows: those of this one were settled, or are known to be of an
         # open topic.
-        progress = news or outcome.accepted or outcome.charged or any(topic.outage for topic in delivered)
+        progress = news or outcome.settles or any(topic.outage for topic in delivered)
         following = Next.AGAIN if progress else Next.BACK_OFF
         return _sum(outcome.report, Report(next=following if claim.full or news else Next.IDLE))
 
@@ -162,7 +131,7 @@ class Publisher:
             self._claim_again_at = ended + min((ended - began) / FRUITLESS_SHARE, self._policy.outage.most)
         return claim
 
-    def _learn(self, built: _Built) -> bool:
+    def _learn(self, built: Built) -> bool:
         """Take out rows of open topics, which were claimed because their event type was not known yet."""
         news = False
         for topic in [topic for topic in built.by_topic if self._circuits.is_open(topic)]:
@@ -181,15 +150,16 @@ class Publisher:
                         topic, self._circuits.types(topic), self._circuits.place(topic)
                     )
                 look = monotonic() - began
-                built = self._build([row for candidates in found.values() for row in candidates.rows])
+                rows = [row for candidates in found.values() for row in candidates.rows]
+                built = build(rows, self._policy.routes)
                 delivered = await self._deliver_probes(built.by_topic, monotonic)
-                outcome = self._judge([row for each in found.values() for row in each.rows], built, delivered)
-                await _settle(batch, outcome)
+                outcome = judge(rows, built, delivered, self._policy.attempts)
+                await settle(batch, outcome)
         except BaseException:  # a cancellation, too: others have their turn before it is tried again
             for topic in topics:
                 self._circuits.not_asked(topic, monotonic())
             raise
-        self._tell(outcome, monotonic() - began)
+        self._tell(outcome.events(monotonic() - began))
         results = {topic.topic: topic for topic in delivered}
         for topic in topics:
             result = results.get(topic, Delivered(topic))
@@ -229,18 +199,6 @@ class Publisher:
             probes, wait = self._circuits.in_vain(topic, found.last, now, at_least)
             self._observe(TopicProbed(topic, error, probes, wait))
 
-    def _build(self, rows: Sequence[Claimed]) -> _Built:
-        built = _Built(defaultdict(list), [])
-        topic_of = self._policy.routes.topic_of
-        for row in rows:
-            topic = topic_of(row.topic, row.event_type)
-            try:
-                built.by_topic[topic].append((row, message_of(row)))
-            except MessageError as error:
-                found = verdict(Suspicion.NOT_BUILT, alone=True, control=False)
-                built.guilty.append((topic, Guilty(row, error, found)))
-        return built
-
     async def _deliver(
         self, by_topic: dict[str, list[Sendable]], monotonic: Callable[[], float]
     ) -> Sequence[Delivered]:
@@ -259,24 +217,11 @@ class Publisher:
         return Delivery(topic, self._broker, monotonic, self._policy.request_seconds, deadline, self._observe)
 
     def _requests(self, topic: str, rows: Sequence[Sendable]) -> Iterator[Sequence[Sendable]]:
-        """Cut the rows into requests: suspects first and among themselves, so that the others are their control."""
-        remembered = self._suspects.get(topic, frozenset())
-        suspects: list[Sendable] = []
-        large: list[Sendable] = []
-        others: list[Sendable] = []
-        for pair in rows:
-            row, message = pair
-            if row.attempt_count or row.id in remembered:
-                suspects.append(pair)
-            elif message.size_bytes > LARGE_BYTES:
-                large.append(pair)
-            else:
-                others.append(pair)
-        part = ceil(len(suspects) / SUSPECT_PARTS)
-        for start in range(0, len(suspects), part or 1):
-            yield from requests(suspects[start : start + part], self._broker.limits)
-        yield from ([pair] for pair in large)
-        yield from requests(others, self._broker.limits)
+        return requests(rows, self._suspects.get(topic, frozenset()), self._broker.limits)
+
+    def _tell(self, events: Iterable[object]) -> None:
+        for event in events:
+            self._observe(event)
 
     def _remember(self, delivered: Delivered, types: AbstractSet[str], now: float) -> None:
         topic = delivered.topic
@@ -287,62 +232,9 @@ class Publisher:
         if delivered.outage is None:
             self._circuits.well(topic)
         else:
-            if len(delivered.suspects) > 1 and suspicion(delivered.outage) not in {Suspicion.TOPIC, Suspicion.THROTTLE}:
+            if len(delivered.suspects) > 1 and suspicion(delivered.outage).of_a_row:
                 self._doubtful.add(topic)
             self._observe(TopicOpened(topic, delivered.outage, self._circuits.open(topic, types, now)))
-
-    def _judge(self, claimed: Sequence[Claimed], built: _Built, delivered: Sequence[Delivered]) -> _Outcome:
-        guilty = [*built.guilty, *((topic.topic, row) for topic in delivered for row in topic.guilty)]
-        charges = [
-            (topic, row, charge(row.verdict, row.row.attempt_count, self._policy.attempts)) for topic, row in guilty
-        ]
-        return _Outcome(
-            claimed=claimed,
-            accepted=[pair for topic in delivered for pair in topic.accepted],
-            charged=[(topic, row, charged) for topic, row, charged in charges if charged is not None],
-        )
-
-    def _tell(self, outcome: _Outcome, seconds: float) -> None:
-        batch_size = len(outcome.claimed)
-        failed = 0
-        for topic, (row, error, _), charged in outcome.charged:
-            count = charged.attempt_count
-            if charged.reason is None:
-                self._observe(RowRetried(row, topic, batch_size, error, count, charged.delay_seconds))
-            else:
-                failed += 1
-                self._observe(RowFailed(row, topic, batch_size, error, count, charged.reason))
-        if outcome.accepted or outcome.charged:
-            self._observe(
-                BatchSettled(
-                    claimed=batch_size,
-                    published=len(outcome.accepted),
-                    retried=len(outcome.charged) - failed,
-                    failed=failed,
-                    size_bytes=sum(row.size_bytes for row in outcome.claimed),
-                    seconds=seconds,
-                    rows=outcome.accepted,
-                )
-            )
-
-
-async def _settle(batch: Batch, outcome: _Outcome) -> None:
-    crash_points.reached(Point.SETTLE_BEFORE)
-    await batch.settle(
-        [accepted for _, accepted in outcome.accepted],
-        [
-            Charged(
-                row.row.id,
-                code(row.error)[:CODE_CHARACTERS],
-                sentence(row.error),
-                charged.reason,
-                charged.delay_seconds,
-            )
-            for _, row, charged in outcome.charged
-        ],
-    )
-    crash_points.reached(Point.SETTLE_AFTER)
-    crash_points.reached(Point.COMMIT_BEFORE)
 
 
 def _types(rows: Iterable[Sendable]) -> set[str]:

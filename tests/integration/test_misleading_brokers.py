@@ -133,6 +133,7 @@ async def test_no_request_is_sent_with_less_than_its_time(bench: Bench) -> None:
 async def test_a_message_that_is_too_large_for_the_way_stops_nobody(bench: Bench) -> None:
     """Proxies answer RESOURCE_EXHAUSTED to a large message: it travels alone, waits uncharged, and others go out."""
     ids = bench.emit(0, data="x" * 2_000_000) + bench.emit(*range(1, 100))
+    bench.query("update outbox_events set attempt_count = 1 where aggregate_id::int < 50 returning 1")
     bench.broker.poisoned = lambda message: (
         BrokerError("RESOURCE_EXHAUSTED", "larger than max") if message.size_bytes > 1_000_000 else None
     )
@@ -143,7 +144,7 @@ async def test_a_message_that_is_too_large_for_the_way_stops_nobody(bench: Bench
         bench.later += 11
         await bench.run_once()
     assert sorted(bench.broker.event_ids) == sorted(ids[1:])
-    assert bench.attempts() == []
+    assert {row[1] for row in bench.attempts()} == {1}
 
 
 class TestTick:

@@ -1,0 +1,125 @@
+"""What becomes of the rows of one transaction: built into messages, judged, settled, and told of."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from relay.errors import MessageError
+from relay.kernel.failure import code, sentence
+from relay.kernel.runner import Report
+from relay.outbox.outbox import Accepted, Batch, Charged, Claimed
+from relay.publisher import crash_points
+from relay.publisher.crash_points import Point
+from relay.publisher.delivery import Delivered, Guilty
+from relay.publisher.events import BatchSettled, RowFailed, RowRetried
+from relay.publisher.failures import Attempts, Charge, Suspicion, charge, verdict
+from relay.publisher.message import Sendable, message_of
+from relay.routes import Routes
+
+CODE_CHARACTERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """The messages of claimed rows by topic, and the rows that can never become one, with theirs."""
+
+    by_topic: dict[str, list[Sendable]]
+    guilty: list[tuple[str, Guilty]]
+
+
+class Charging(NamedTuple):
+    """A row of a topic that pays, and what."""
+
+    topic: str
+    guilty: Guilty
+    charge: Charge
+
+    @property
+    def charged(self) -> Charged:
+        """What the outbox is to remember of it."""
+        error, paid = self.guilty.error, self.charge
+        return Charged(
+            self.guilty.row.id, code(error)[:CODE_CHARACTERS], sentence(error), paid.reason, paid.delay_seconds
+        )
+
+    def event(self, batch_size: int) -> RowFailed | RowRetried:
+        """What happened to the row."""
+        (row, error, _), paid = self.guilty, self.charge
+        if paid.reason is None:
+            return RowRetried(row, self.topic, batch_size, error, paid.attempt_count, paid.delay_seconds)
+        return RowFailed(row, self.topic, batch_size, error, paid.attempt_count, paid.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a transaction settles; rows that are in none of these are released as they were."""
+
+    claimed: Sequence[Claimed]
+    accepted: Sequence[tuple[Claimed, Accepted]]
+    charged: Sequence[Charging]
+    released: int  # of requests that failed
+
+    @property
+    def settles(self) -> bool:
+        """Whether anything changes."""
+        return bool(self.accepted or self.charged)
+
+    @property
+    def report(self) -> Report:
+        """What it adds to the pass's report. Skipped are rows that nobody was asked for."""
+        claimed, published = len(self.claimed), len(self.accepted)
+        errors = len(self.charged) + self.released
+        return Report(processed=claimed, updated=published, skipped=claimed - published - errors, errors=errors)
+
+    def events(self, seconds: float) -> Iterator[object]:
+        """What happened, once it is committed."""
+        failed = 0
+        for charging in self.charged:
+            failed += charging.charge.reason is not None
+            yield charging.event(len(self.claimed))
+        if self.settles:
+            yield BatchSettled(
+                claimed=len(self.claimed),
+                published=len(self.accepted),
+                retried=len(self.charged) - failed,
+                failed=failed,
+                size_bytes=sum(row.size_bytes for row in self.claimed),
+                seconds=seconds,
+                rows=self.accepted,
+            )
+
+
+def build(rows: Iterable[Claimed], routes: Routes) -> Built:
+    """Make a message of every row that can become one."""
+    built = Built(defaultdict(list), [])
+    for row in rows:
+        topic = routes.topic_of(row.topic, row.event_type)
+        try:
+            built.by_topic[topic].append((row, message_of(row)))
+        except MessageError as error:
+            found = verdict(Suspicion.NOT_BUILT, alone=True, control=False)
+            built.guilty.append((topic, Guilty(row, error, found)))
+    return built
+
+
+def judge(claimed: Sequence[Claimed], built: Built, delivered: Sequence[Delivered], attempts: Attempts) -> Outcome:
+    """Find out what every row's attempt came to."""
+    guilty = [*built.guilty, *((topic.topic, row) for topic in delivered for row in topic.guilty)]
+    charges = [(topic, row, charge(row.verdict, row.row.attempt_count, attempts)) for topic, row in guilty]
+    return Outcome(
+        claimed=claimed,
+        accepted=[pair for topic in delivered for pair in topic.accepted],
+        charged=[Charging(topic, row, paid) for topic, row, paid in charges if paid is not None],
+        released=sum(len(topic.suspects) for topic in delivered),
+    )
+
+
+async def settle(batch: Batch, outcome: Outcome) -> None:
+    """Write down what the outcome changes."""
+    crash_points.reached(Point.SETTLE_BEFORE)
+    await batch.settle(
+        [accepted for _, accepted in outcome.accepted], [charging.charged for charging in outcome.charged]
+    )
+    crash_points.reached(Point.SETTLE_AFTER)
+    crash_points.reached(Point.COMMIT_BEFORE)
