@@ -41,13 +41,12 @@ def breaches(queue: Queue, limits: Limits) -> list[Breach]:
             )
         )
     if limits.age is not None and queue.due and queue.oldest_due_seconds > limits.age.total_seconds():
-        ordered = f" ({many(queue.ordered_due)} of them ordered)" if queue.ordered_due else ""
         found.append(
             Breach(
                 "oldest_due_seconds",
                 round(queue.oldest_due_seconds, 3),
                 limits.age.total_seconds(),
-                f"the oldest of {many(queue.due)} due row(s){ordered} has waited for {age(queue.oldest_due_seconds)}, "
+                f"the oldest of {many(queue.due)} due row(s) has waited for {age(queue.oldest_due_seconds)}, "
                 f"the limit is {age(limits.age.total_seconds())}; see what holds them up with: python -m relay status",
             )
         )

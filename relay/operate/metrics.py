@@ -92,10 +92,13 @@ DEFINITIONS = MappingProxyType(
         "relay_due_rows": Definition(_GAUGE, "Rows that could be published now."),
         "relay_oldest_due_seconds": Definition(_GAUGE, "How long the oldest of them has been due; 0 without any."),
         "relay_scheduled_rows": Definition(_GAUGE, "Rows whose time has not come yet."),
+        "relay_ordered_rows": Definition(
+            _GAUGE, "Rows with an ordering_key, which this release does not relay; in none of the three above."
+        ),
         "relay_retrying_rows": Definition(_GAUGE, "Rows that have failed and wait for another attempt."),
         "relay_failed_rows": Definition(_GAUGE, "Rows that failed for good."),
         "relay_stats_timestamp_seconds": Definition(
-            _GAUGE, "When the five above were read last, in seconds since 1970; they are absent while they cannot be."
+            _GAUGE, "When the six above were read last, in seconds since 1970; they are absent while they cannot be."
         ),
         "relay_ready": Definition(_GAUGE, "What /readyz says: 1 ready, 0.5 degraded, 0 not ready."),
         "relay_healthy": Definition(_GAUGE, "What /healthz says: 1 the pipeline moves, 0 it is stuck."),
@@ -219,6 +222,7 @@ class Metrics:
             "relay_due_rows": event.due,
             "relay_oldest_due_seconds": event.oldest_due_seconds,
             "relay_scheduled_rows": event.scheduled,
+            "relay_ordered_rows": event.ordered,
             "relay_retrying_rows": event.retrying,
             "relay_failed_rows": event.failed,
         }

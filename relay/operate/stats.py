@@ -35,6 +35,7 @@ class RelayStats:
     due: int | None  # rows that could be published now
     oldest_due_seconds: float | None  # how long the oldest of them could have been; 0 where there is none
     scheduled: int | None  # rows that are for later, or wait for their next attempt
+    ordered: int | None  # rows with an ordering_key, which this release does not relay: not among those above
     retrying: int | None  # pending rows with a failed attempt behind them
     failed: int | None  # failed rows that nobody has discarded
     count_limit: int
@@ -184,6 +185,7 @@ class StatsRunner:
             due=queue and min(queue.due, COUNT_LIMIT),
             oldest_due_seconds=queue and round(max(0.0, queue.oldest_due_seconds), 3),
             scheduled=queue and queue.scheduled,
+            ordered=queue and queue.ordered,
             retrying=queue and queue.retrying,
             failed=queue and queue.failed,
             count_limit=COUNT_LIMIT,

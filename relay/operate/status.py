@@ -49,6 +49,7 @@ class Status:
                 "ordered": queue.ordered,
             },
             "due": queue.due,
+            "ordered_due": queue.ordered_due,
             "oldest_due_seconds": round(max(0.0, queue.oldest_due_seconds), 3),
             "retrying": queue.retrying,
             "failed": {
@@ -88,6 +89,7 @@ def lines(now: Status, before: Status | None = None) -> list[str]:
         f"schema    {now.schema}, version {now.schema_version}",
         f"due       {many(queue.due)}{oldest}",
         f"pending   {many(queue.pending)}: {_pending(queue)}",
+        *_ordered(queue),
         f"retrying  {many(queue.retrying)} pending after a failed attempt",
         f"failed    {many(queue.failed)}: {_failed(queue)}",
     ]
@@ -120,6 +122,12 @@ def _pending(queue: Queue) -> str:
         f"{many(queue.fresh)} fresh, {many(queue.delayed_due)} delayed and due, "
         f"{many(queue.scheduled)} for later, {many(queue.ordered)} ordered"
     )
+
+
+def _ordered(queue: Queue) -> list[str]:
+    if not queue.ordered_due:
+        return []
+    return [f"ordered   {many(queue.ordered_due)} have an ordering_key, which this release does not relay: they wait"]
 
 
 def _failed(queue: Queue) -> str:

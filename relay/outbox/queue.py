@@ -19,10 +19,10 @@ class Queue(NamedTuple):
     fresh: int
     delayed_due: int  # scheduled or put off, and due
     scheduled: int  # later
-    ordered: int  # with an ordering_key
-    ordered_due: int
+    ordered: int  # with an ordering_key, which this release does not relay
+    ordered_due: int  # of these, those that would be due
     retrying: int  # pending, with a failed attempt
-    oldest_due_seconds: float
+    oldest_due_seconds: float  # since the first of the due rows was there and due; 0 without any
     max_attempts: int  # failed, and not discarded
     non_retryable: int  # the same
     blocking: int  # of the failed: those behind which their key waits
@@ -30,8 +30,8 @@ class Queue(NamedTuple):
 
     @property
     def due(self) -> int:
-        """Rows that could be published now."""
-        return self.fresh + self.delayed_due + self.ordered_due
+        """Rows that could be published now. Ordered ones are none: no relay takes them, so none could mend it."""
+        return self.fresh + self.delayed_due
 
     @property
     def pending(self) -> int:
@@ -83,9 +83,14 @@ async def operating(connection: psycopg.AsyncConnection[Any], schema: str) -> As
 async def look(connection: psycopg.AsyncConnection[Any], schema: str, most: int = COUNT_LIMIT) -> Queue:
     """Count what waits and what failed."""
     async with operating(connection, schema):
-        cursor = connection.cursor(row_factory=args_row(Queue))
-        await cursor.execute(statement("queue"), {"most": most})
-        (queue,) = await cursor.fetchall()
+        return await counted(connection, most)
+
+
+async def counted(connection: psycopg.AsyncConnection[Any], most: int) -> Queue:
+    """The same within a transaction that the caller has opened."""
+    cursor = connection.cursor(row_factory=args_row(Queue))
+    await cursor.execute(statement("queue"), {"most": most})
+    (queue,) = await cursor.fetchall()
     return queue
 
 

@@ -37,6 +37,20 @@ def test_status_is_for_people_and_for_scripts(outbox: Commands) -> None:
     assert "DE02" not in said.stdout + told.stdout
 
 
+def test_ordered_rows_are_told_of_and_alert_nobody(outbox: Commands, database: str) -> None:
+    """No relay of this release takes them; that is said where one looks, and wakes no one for ever."""
+    with psycopg.connect(database) as connection:
+        emit(connection, event(9, ordering_key="k"))
+        connection.execute("update outbox_events set created_at = now() - interval '1 hour' where aggregate_id = '9'")
+
+    said, told = outbox("status"), json.loads(outbox("status", "--json").stdout)
+    checked = outbox("check", "--max-failed", "2", "--max-age", "30m")
+
+    assert "ordered   1 have an ordering_key, which this release does not relay: they wait" in said.stdout
+    assert (told["due"], told["ordered_due"], told["pending"]["ordered"]) == (1, 1, 1)
+    assert (checked.returncode, checked.stdout) == (0, ""), checked.stderr
+
+
 def test_check_is_an_exit_code_with_a_sentence(outbox: Commands) -> None:
     """0 within the limits, 1 beyond them, 2 for a limit that cannot be looked at."""
     fine = outbox("check", "--max-failed", "2", "--max-age", "1d")

@@ -276,6 +276,17 @@ async def test_an_event_that_waits_and_one_that_failed_are_warned_of(examine: Ex
     assert failed.found.startswith("1 events failed")
 
 
+async def test_ordered_events_are_warned_of_and_are_not_late(examine: Examine, database: str) -> None:
+    """This release does not relay them, and says so."""
+    with psycopg.connect(database) as owner:
+        emit(owner, [event(1, ordering_key="k"), event(2, ordering_key="k")])
+    execute(database, "update outbox_events set created_at = now() - interval '1 hour'")
+
+    (ordered,) = (await examine())["queue"]
+    assert ordered.status.value == "warn"
+    assert ordered.found == "2 events have an ordering_key, which this release does not relay: they wait"
+
+
 async def test_a_topic_that_is_missing_fails_with_the_remedy(examine: Examine, database: str, channel: Channel) -> None:
     """The default one, those of the routes, and those that pending rows name."""
     with psycopg.connect(database) as owner:

@@ -7,6 +7,7 @@ from typing import Any
 from relay.operate.doctor.findings import Check, Finding, fail, ok, warn
 from relay.operate.doctor.look import Look, span
 from relay.outbox import schema
+from relay.outbox.queue import Queue
 
 # What the relay writes in a row of the outbox.
 WRITES = (
@@ -54,7 +55,7 @@ def outbox_checks(look: Look) -> list[Check]:
         return judge_vacuum(await look.row("vacuum"))
 
     async def queue() -> Sequence[Finding]:
-        return judge_queue(**await look.row("queue", most=MOST_COUNTED))
+        return judge_queue(await look.queue(MOST_COUNTED))
 
     return [
         Check("schema", version),
@@ -185,23 +186,38 @@ def judge_vacuum(row: dict[str, Any]) -> Sequence[Finding]:
     return (ok("vacuum", found),)
 
 
-def judge_queue(oldest_due_seconds: float | None, failed: int) -> Sequence[Finding]:
-    """What waits is young, and nothing failed."""
+def judge_queue(queue: Queue) -> Sequence[Finding]:
+    """What waits is young, nothing failed, and nothing waits for a release to come."""
     findings = []
-    if oldest_due_seconds is not None and oldest_due_seconds > OLD_SECONDS:
+    if queue.oldest_due_seconds > OLD_SECONDS:
         findings.append(
             warn(
                 "queue",
-                f"the oldest event has been due for {span(oldest_due_seconds)}",
+                f"the oldest event has been due for {span(queue.oldest_due_seconds)}",
                 "see that a relay runs, and what its log says of the broker: python -m relay run",
             )
         )
-    if failed:
-        many = f"{MOST_COUNTED:,} or more" if failed >= MOST_COUNTED else f"{failed:,}"
+    if queue.failed:
         findings.append(
-            warn("queue", f"{many} events failed and wait for a decision", "look at them: python -m relay failed list")
+            warn(
+                "queue",
+                f"{_many(queue.failed)} events failed and wait for a decision",
+                "look at them: python -m relay failed list",
+            )
+        )
+    if queue.ordered_due:
+        findings.append(
+            warn(
+                "queue",
+                f"{_many(queue.ordered_due)} events have an ordering_key, which this release does not relay: they wait",
+                "emit without an ordering_key what is to go out now; these are kept for a release that relays them",
+            )
         )
     return findings or (ok("queue", "nothing is overdue, and nothing failed"),)
+
+
+def _many(count: int) -> str:
+    return f"{MOST_COUNTED:,} or more" if count >= MOST_COUNTED else f"{count:,}"
 
 
 def _quoted(look: Look) -> str:

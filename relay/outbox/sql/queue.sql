@@ -1,6 +1,7 @@
 -- Counting ends at a limit, so that a look costs the same on a table of any size.
 -- Ages are by the database's clock, and begin when a row was there and due: a row that is for later is not old.
--- The first fresh row is the oldest one, because ids ascend with created_at.
+-- The first fresh row is the oldest one, because ids ascend with created_at. Ordered rows are not relayed by this
+-- release: they are counted, and make nothing late.
 select fresh.rows as fresh,
        delayed.rows as delayed_due,
        later.rows as scheduled,
@@ -8,7 +9,7 @@ select fresh.rows as fresh,
        ordered.due as ordered_due,
        retrying.rows as retrying,
        coalesce(extract(epoch from statement_timestamp()
-                        - least(oldest_fresh.since, delayed.since, ordered.since)), 0)::float8 as oldest_due_seconds,
+                        - least(oldest_fresh.since, delayed.since)), 0)::float8 as oldest_due_seconds,
        failed.max_attempts, failed.non_retryable, failed.blocking,
        recent.rows as failed_last_hour
   from (select count(*) as rows
@@ -32,9 +33,8 @@ select fresh.rows as fresh,
                         and available_at > '-infinity' and available_at > statement_timestamp()
                       limit %(most)s) as found) as later
  cross join (select count(*) as rows,
-                    count(*) filter (where available_at <= statement_timestamp()) as due,
-                    min(greatest(created_at, available_at)) filter (where available_at <= statement_timestamp()) as since
-               from (select created_at, available_at from outbox_events
+                    count(*) filter (where available_at <= statement_timestamp()) as due
+               from (select available_at from outbox_events
                       where published_at is null and ordering_key is not null and (failed_at is null or blocks_key)
                         and failed_at is null
                       limit %(most)s) as found) as ordered

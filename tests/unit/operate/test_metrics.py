@@ -61,6 +61,7 @@ def stats(due: int | None = 3, error: str | None = None) -> RelayStats:
         due=due,
         oldest_due_seconds=1.5 if known else None,
         scheduled=4 if known else None,
+        ordered=2 if known else None,
         retrying=5 if known else None,
         failed=6 if known else None,
         count_limit=100,
@@ -176,7 +177,7 @@ def test_the_queue_is_shown_while_it_is_known(metrics: Metrics) -> None:
     metrics(stats())
     found = values(metrics)
     assert [found[f"relay_{name}"] for name in ("due_rows", "oldest_due_seconds", "scheduled_rows")] == [3, 1.5, 4]
-    assert [found[f"relay_{name}"] for name in ("retrying_rows", "failed_rows")] == [5, 6]
+    assert [found[f"relay_{name}"] for name in ("ordered_rows", "retrying_rows", "failed_rows")] == [2, 5, 6]
     assert found["relay_stats_timestamp_seconds"] == 1_700_000_000
 
     metrics(stats(due=None, error="the database is away"))
