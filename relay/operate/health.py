@@ -118,7 +118,8 @@ class Health:
             case TopicOpened() | TopicProbed():
                 self._hear(event.topic, open_=True, seconds=event.probe_in_seconds + LATELY_SECONDS)
             case TopicClosed():
-                self._hear(event.topic, open_=False, seconds=LATELY_SECONDS)
+                # Without rows it was not asked: what was last heard of it stands.
+                self._hear(event.topic, open_=not event.taken, seconds=LATELY_SECONDS)
             case ShutdownBegan():
                 self._stopping = event.reason or "asked to stop"
             case LoopDied():

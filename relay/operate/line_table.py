@@ -91,6 +91,12 @@ LINES = (
         ("topic", "probes", *_OVER),
     ),
     Line(
+        "topic_emptied",
+        ("info",),
+        "a topic that took nothing has no rows left: others published them, or they were discarded",
+        ("topic", "probes", "seconds", "consequence"),
+    ),
+    Line(
         "pass",
         ("debug",),
         "a pass that found something came to its end",

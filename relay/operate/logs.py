@@ -191,7 +191,18 @@ class LogLines:
 
     def _topic_closed(self, event: TopicClosed) -> None:
         self._repeats.settle("publish", event.topic)
-        self._worked("topic", event.topic, probes=event.probes)
+        if event.taken:
+            self._worked("topic", event.topic, probes=event.probes)
+            return
+        self._repeats.settle("topic", event.topic)
+        self._write(
+            "info",
+            "topic_emptied",
+            topic=event.topic,
+            probes=event.probes,
+            seconds=round(event.seconds, 3),
+            consequence="it has no rows left to be tried with; whether it takes messages is not known",
+        )
 
     def _pass_finished(self, event: PassFinished) -> None:
         self._worked("pass", event.runner)

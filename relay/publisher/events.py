@@ -73,8 +73,9 @@ class TopicProbed:
 
 @dataclass(frozen=True, slots=True)
 class TopicClosed:
-    """The topic takes messages again."""
+    """The topic is open no longer."""
 
     topic: str
     probes: int
     seconds: float  # since it opened
+    taken: bool = True  # it took a message; otherwise it only has no rows left to be tried with

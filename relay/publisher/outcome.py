@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from relay.envelope import Message
 from relay.errors import MessageError
 from relay.kernel.failure import code, sentence
 from relay.kernel.runner import Report
@@ -15,7 +16,7 @@ from relay.publisher.delivery import Delivered, Guilty
 from relay.publisher.events import BatchSettled, RowFailed, RowRetried
 from relay.publisher.failures import Attempts, Charge, Suspicion, charge, verdict
 from relay.publisher.message import Sendable, message_of
-from relay.routes import Routes
+from relay.routes import Routes, topic_fault
 
 CODE_CHARACTERS = 64
 
@@ -91,16 +92,25 @@ class Outcome:
 
 
 def build(rows: Iterable[Claimed], routes: Routes) -> Built:
-    """Make a message of every row that can become one."""
+    """Make a message of every row that can become one, and find its topic."""
     built = Built(defaultdict(list), [])
+    faults: dict[str, str | None] = {}
     for row in rows:
         topic = routes.topic_of(row.topic, row.event_type)
+        if topic not in faults:
+            faults[topic] = topic_fault(topic)
         try:
-            built.by_topic[topic].append((row, message_of(row)))
+            built.by_topic[topic].append((row, _message(row, faults[topic])))
         except MessageError as error:
             found = verdict(Suspicion.NOT_BUILT, alone=True, control=False)
             built.guilty.append((topic, Guilty(row, error, found)))
     return built
+
+
+def _message(row: Claimed, topic_fault: str | None) -> Message:
+    if topic_fault:
+        raise MessageError("invalid_topic", f"the row's topic {topic_fault}")
+    return message_of(row)
 
 
 def judge(claimed: Sequence[Claimed], built: Built, delivered: Sequence[Delivered], attempts: Attempts) -> Outcome:

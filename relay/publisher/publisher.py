@@ -192,7 +192,7 @@ class Publisher:
                 self._suspects.pop(topic, None)
             probes, seconds = self._circuits.close(topic, now)
             self._claim_again_at = now
-            self._observe(TopicClosed(topic, probes, seconds))
+            self._observe(TopicClosed(topic, probes, seconds, taken=bool(delivered.accepted)))
         elif error is None:
             self._circuits.not_asked(topic, now, at_least)
         else:

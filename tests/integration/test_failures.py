@@ -212,6 +212,21 @@ async def test_many_mistyped_topics_do_not_slow_the_others(bench: Bench) -> None
     assert {event.topic for event in seen(bench, TopicProbed)} == {f"mistyped-{number}" for number in range(40)}
 
 
+@pytest.mark.parametrize("topic", ["bad topic", "ab", "projects/p/topics/", "goog-events"])
+async def test_a_topic_that_can_be_none_fails_its_row_alone(bench: Bench, topic: str) -> None:
+    """No broker is asked about a name that no topic has; the row is kept with the reason."""
+    (bad,) = bench.emit(1)
+    with psycopg.connect(bench.url) as connection:
+        connection.execute("update outbox_events set topic = %s", (topic,))
+    ids = bench.emit(2)
+    await bench.run_once()
+    assert bench.broker.event_ids == ids
+    assert bench.query(
+        "select event_id::text, failure_reason, last_error_code from outbox_events where failed_at is not null"
+    ) == [(bad, "non_retryable", "invalid_topic")]
+    assert [topic for topic, _ in bench.broker.asked] == [TOPIC]
+
+
 async def test_routes_decide_whose_circuit_it_is(bench: Bench) -> None:
     """Rows of a routed topic that is open are told apart in the database as in the relay."""
     relay = bench.publisher_on(
@@ -297,7 +312,7 @@ async def test_a_topic_without_rows_is_open_no_longer(bench: Bench) -> None:
     bench.query("update outbox_events set failed_at = now(), failure_reason = 'discarded' returning 1")
     bench.later += 1
     await bench.run_once()
-    assert [event.topic for event in seen(bench, TopicClosed)] == ["sick"]
+    assert [(event.topic, event.taken) for event in seen(bench, TopicClosed)] == [("sick", False)]
     bench.broker.refuse = lambda _: None
     bench.emit(2, topic="sick")
     assert (await bench.run_once()).updated == 1

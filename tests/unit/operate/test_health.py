@@ -215,6 +215,17 @@ def test_when_every_topic_refuses_it_is_not_ready(health: Health, time: Time) ->
     assert health.ready().state is State.OK
 
 
+def test_a_topic_that_only_ran_out_of_rows_does_not_speak_for_the_broker(health: Health, time: Time) -> None:
+    """Another relay drained it: what was last heard of it stands for a while, and then nothing is known."""
+    health(FINISHED)
+    health(opened("a"))
+    health(TopicClosed("a", 1, 2.0, taken=False))
+    assert not health.ready().ok
+    time.now += LATELY_SECONDS
+    health(FINISHED)
+    assert health.ready().ok
+
+
 def test_what_was_taken_long_ago_does_not_speak_for_the_broker(health: Health, time: Time) -> None:
     """Only what was asked lately counts."""
     health(settled("a"))
