@@ -1,6 +1,7 @@
 """Brokers whose failures look like a row's own, and rows whose failures look like a broker's."""
 
 import asyncio
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,6 +87,19 @@ async def test_what_is_in_flight_when_a_pass_begins_may_always_fail(bench: Bench
     await bench.run_once()
     assert sorted(bench.broker.event_ids) == sorted(ids)
     assert bench.attempts() == []
+
+
+async def test_a_broker_that_refuses_at_random_fails_no_row(bench: Bench) -> None:
+    """Every second request, whatever is in it: all rows go out, and few of them were charged on the way."""
+    chance = random.Random(7)  # noqa: S311 -- the same requests fail whenever the test runs
+    bench.emit(*range(500))
+    bench.broker.refuse = lambda _: BrokerError("UNAVAILABLE", "x") if chance.random() < 0.5 else None
+    for _ in range(200):
+        await bench.run_once()
+        bench.make_due()
+        bench.later += 11
+    assert (count(bench.url, PUBLISHED), count(bench.url, FAILED)) == (500, 0)
+    assert len(bench.attempts()) < 50
 
 
 @pytest.mark.parametrize("code", ["INVALID_ARGUMENT", "INTERNAL", "DEADLINE_EXCEEDED"])
