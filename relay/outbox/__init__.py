@@ -1,1 +1,1 @@
-"""The table and what is done to it: claim, settle, migrate, audit's view of it."""
+"""The table and what is done to it: migrate, claim, settle, look, act on failed rows; every statement on it."""

@@ -92,13 +92,9 @@ class FailedRows:
     async def start(self) -> tuple[datetime, UUID, str]:
         """The database's time, an id for one command's actions, and the role that asks."""
         async with operating(self._connection, self._schema):
-            cursor = await self._connection.execute(
-                "select clock_timestamp(), outbox_uuid7(clock_timestamp()), session_user::text"
-            )
-            row = await cursor.fetchone()
-        if row is None:
-            raise InvariantError("a select without a table answered with no row")
-        return row[0], row[1], row[2]
+            cursor = await self._connection.execute(statement("operate_start"))
+            ((now, action_id, role),) = await cursor.fetchall()
+        return now, action_id, role
 
     async def page(self, wanted: Filter, rows: int, after: Place = START) -> list[Row]:
         """The next rows that are meant, in the order in which they failed."""

@@ -1,4 +1,4 @@
--- What operators did to one row, the first action first.
+-- A row's history is whole and in the order in which it was made, whichever command made it.
 select action_id::text, action, acted_at::text, acted_by, acted_as, why, failed_at::text, failure_reason,
        attempt_count, last_error_code
   from outbox_actions

@@ -1,4 +1,4 @@
--- What the server gives a session of this role to begin with, in milliseconds; 0 is no limit.
+-- What a session of this role begins with (reset_val), whatever this transaction has set. Milliseconds; 0 is no limit.
 select name, reset_val::bigint as ms
   from pg_settings
  where name in ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout',

@@ -1,4 +1,4 @@
--- Sessions whose transactions this role cannot see.
+-- What this role cannot see is counted, so that seeing nothing is not taken for there being nothing.
 select count(*)::integer as sessions
   from pg_stat_activity
  where usename is not null and usename <> current_user
