@@ -235,7 +235,7 @@ def _moment(text: str) -> datetime | timedelta:
     try:
         return parse(text)
     except ValueError:
-        pass
+        pass  # it may be a time instead
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
