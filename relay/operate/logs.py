@@ -21,6 +21,7 @@ from relay.operate.events import Reconnected, Started
 from relay.operate.http.server import HttpListening
 from relay.operate.line_redaction import Redact, Redaction
 from relay.operate.log_output import adopt_libraries, logger
+from relay.operate.remedies import created_or_corrected
 from relay.operate.repeats import Advice, Hold, Recovery, Repeats, Summary, Write
 from relay.operate.stats import RelayStats
 from relay.outbox.outbox import Claimed
@@ -34,7 +35,7 @@ from relay.publisher.events import (
     TopicProbed,
 )
 
-__all__ = ["LogLines", "Reconnected", "Started", "adopt_libraries", "logger"]
+__all__ = ["LogLines", "adopt_libraries", "logger"]
 
 _WAIT = "the rows of this topic wait, and none of them pays; nothing is lost, and one is tried again and again"
 
@@ -292,12 +293,9 @@ def _error(error: BaseException) -> dict[str, Any]:
 def _remedy(topic: str, reason: str) -> str:
     match reason:
         case "NOT_FOUND":
-            return f"topic {topic} does not exist: create it with `python -m relay topics ensure`"
+            return f"topic {topic} does not exist: {created_or_corrected(topic)}"
         case "INVALID_ARGUMENT":
-            return (
-                f"the broker refuses whatever is sent to topic {topic}: correct its name in RELAY_TOPIC, RELAY_ROUTES "
-                "or the row, or create it with `python -m relay topics ensure`"
-            )
+            return f"the broker refuses whatever is sent to topic {topic}: {created_or_corrected(topic)}"
         case "PERMISSION_DENIED":
             return f"give the relay's service account the role roles/pubsub.publisher on topic {topic}"
         case "UNAUTHENTICATED":

@@ -296,7 +296,24 @@ async def test_a_topic_that_is_missing_fails_with_the_remedy(examine: Examine, d
     by_topic = {finding.found.split()[1].rpartition("/")[2]: finding for finding in found["broker"]}
     assert by_topic[channel.topic].status.value == "ok"
     assert {by_topic[name].status.value for name in ("nowhere-row", "nowhere-route")} == {"fail"}
-    assert "python -m relay topics ensure" in by_topic["nowhere-row"].remedy
+    remedy = by_topic["nowhere-row"].remedy
+    assert "create it with `python -m relay topics ensure " in remedy
+    assert remedy.endswith("/nowhere-row`; if it is mistyped, correct RELAY_TOPIC, RELAY_ROUTES or the rows")
+
+
+async def test_a_row_whose_topic_can_be_none_is_not_taken_for_a_broker_that_is_away(
+    examine: Examine, database: str, channel: Channel
+) -> None:
+    """The topics behind it are asked for as well."""
+    stored = '[{"event_type": "a.b", "aggregate_type": "a", "aggregate_id": "1", "data": {}, "topic": "%s"}]'
+    execute(database, *(f"select outbox_emit('{stored % name}')" for name in ("bad topic", channel.topic)))
+    found = await examine(relay_routes="order.*=nowhere-route")
+
+    refused = [finding for finding in found["broker"] if "bad topic" in finding.found]
+    assert [finding.status.value for finding in refused] == ["fail"]
+    assert "can be none" in refused[0].found
+    assert "cannot be reached" not in refused[0].found
+    assert statuses(found, "broker") == ["ok", "fail", "fail"]
 
 
 async def test_a_broker_that_is_away_fails_and_is_asked_once(examine: Examine, pubsub: PubSubSide) -> None:

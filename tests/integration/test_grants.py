@@ -176,3 +176,18 @@ def test_neither_role_has_more_than_it_needs(granted: str) -> None:
             "delete from outbox_migrations",
         ):
             assert refused(relay, statement), statement
+
+
+def test_an_operator_corrects_a_wrong_topic_as_operate_md_says(granted: str) -> None:
+    """With the grant that stands there, of the rows that wait, and of no other."""
+    text = (ROOT / "docs/operate.md").read_text(encoding="utf-8")
+    section = text.partition("\n## Pending rows with a wrong topic\n")[2].partition("\n## ")[0]
+    correction, grant = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
+    with psycopg.connect(granted, autocommit=True) as owner:
+        with owner.transaction():
+            emit(owner, [event(topic="ordres"), event(topic="refunds")])
+        with psycopg.connect(as_role(granted, OPERATOR), autocommit=True) as operator:
+            assert refused(operator, correction)
+            owner.execute(grant.encode())
+            operator.execute(correction.encode())
+        assert owner.execute("select topic from outbox_events order by id").fetchall() == [("orders",), ("refunds",)]

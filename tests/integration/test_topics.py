@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime
+from subprocess import CompletedProcess
 from typing import Any
 from uuid import uuid4
 
@@ -22,31 +23,76 @@ def full(name: str) -> str:
     return f"projects/{PROJECT_ID}/topics/{name}"
 
 
-def test_the_topics_of_settings_rows_and_call_are_planned_and_created_once(
+def said(done: CompletedProcess[str]) -> list[tuple[str, str, list[str]]]:
+    """Each topic of a JSON answer, with its state and who names it."""
+    return [(each["topic"], each["state"], each["named_by"]) for each in json.loads(done.stdout)["topics"]]
+
+
+def test_the_topics_of_settings_and_call_are_planned_and_created_once(
     relay: Commands, database: str, channel: Channel
 ) -> None:
-    """A plan says what is missing and changes nothing; a second ensure finds everything there."""
+    """A plan says what is missing and changes nothing; what rows alone name is shown and left alone."""
     routed, rows, given = (f"t-{uuid4().hex}" for _ in range(3))
     with psycopg.connect(database) as connection:
-        emit(connection, event(topic=rows))
+        emit(connection, [event(topic=rows), event(topic=given)])
     setting = {"RELAY_ROUTES": f"order.*={routed}"}
-    expected = [full(name) for name in (channel.topic, routed, rows, given)]
+    by = [(channel.topic, ["settings"]), (routed, ["settings"]), (given, ["you", "rows"]), (rows, ["rows"])]
 
     plan = relay("topics", "plan", given, "--json", **setting)
     first = relay("topics", "ensure", given, full(given), "--json", **setting)
     second = relay("topics", "plan", given, **setting)
 
-    assert (plan.returncode, first.returncode, second.returncode) == (1, 0, 0), plan.stderr + first.stderr
-    for done, states in ((plan, ["exists"] + ["missing"] * 3), (first, ["exists"] + ["created"] * 3)):
-        said = json.loads(done.stdout)["topics"]
-        assert [(each["topic"], each["state"]) for each in said] == list(zip(expected, states, strict=True))
-    assert second.stdout.splitlines() == [f"{name} exists" for name in expected]
+    assert (plan.returncode, first.returncode, second.returncode) == (1, 0, 1), plan.stderr + first.stderr
+    for done, states in (
+        (plan, ["exists"] + ["missing"] * 3),
+        (first, ["exists", "created", "created", "missing"]),
+    ):
+        assert said(done) == [(full(name), state, who) for (name, who), state in zip(by, states, strict=True)]
+    assert second.stdout.splitlines() == [
+        f"{full(channel.topic)} exists, named by settings",
+        f"{full(routed)} exists, named by settings",
+        f"{full(given)} exists, named by you, rows",
+        (
+            f"{full(rows)} missing, named by pending rows, by no setting; if the name is right, create it with: "
+            f"python -m relay topics ensure {rows}; if it is mistyped, "
+            'see "Pending rows with a wrong topic" in docs/operate.md'
+        ),
+    ]
+
+
+def test_topics_of_pending_rows_are_created_when_asked_for(relay: Commands, database: str, channel: Channel) -> None:
+    """A mistyped name would become a topic that nobody reads, and its events would be gone."""
+    rows = f"t-{uuid4().hex}"
+    with psycopg.connect(database) as connection:
+        emit(connection, event(topic=rows))
+    settings = (full(channel.topic), "exists", ["settings"])
+
+    assert said(relay("topics", "ensure", "--json")) == [settings, (full(rows), "missing", ["rows"])]
+    asked = relay("topics", "ensure", "--pending", "--json")
+    assert asked.returncode == 0
+    assert said(asked) == [settings, (full(rows), "created", ["rows"])]
+
+
+def test_the_remedy_of_a_name_of_the_call_is_one_that_works(relay: Commands, channel: Channel) -> None:
+    """With the name, in full where it is another project's; options may stand before it."""
+    missing, elsewhere = f"t-{uuid4().hex}", f"projects/another/topics/t-{uuid4().hex}"
+    plan = relay("topics", "plan", missing, elsewhere)
+    _, first, second = plan.stdout.splitlines()
+
+    assert first == f"{full(missing)} missing, named by you; create it with: python -m relay topics ensure {missing}"
+    assert second == f"{elsewhere} missing, named by you; create it with: python -m relay topics ensure {elsewhere}"
+    for name in (missing, elsewhere):
+        assert relay("topics", "ensure", name).returncode == 0
+    assert said(relay("topics", "plan", "--json", missing)) == [
+        (full(channel.topic), "exists", ["settings"]),
+        (full(missing), "exists", ["you"]),
+    ]
 
 
 def test_without_a_database_the_topics_of_the_settings_are_enough(relay: Commands, channel: Channel) -> None:
     """As in the step that prepares a project."""
     done = relay("topics", "plan", DATABASE_URL="")
-    assert (done.returncode, done.stdout) == (0, f"{full(channel.topic)} exists\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, f"{full(channel.topic)} exists, named by settings\n"), done.stderr
 
 
 async def test_what_may_not_be_seen_or_created_names_the_permission(
@@ -63,7 +109,7 @@ async def test_what_may_not_be_seen_or_created_names_the_permission(
     assert (plan.returncode, there.returncode, ensure.returncode) == (1, 0, 1)
     assert f"{full(channel.topic)} unseen" in plan.stdout
     assert "roles/pubsub.viewer" in plan.stdout
-    assert there.stdout == ensure.stdout == f"{full(channel.topic)} exists\n"
+    assert there.stdout == ensure.stdout == f"{full(channel.topic)} exists, named by settings\n"
     assert f"topic {full(missing)}: PERMISSION_DENIED" in ensure.stderr
     assert "creating takes pubsub.topics.create" in ensure.stderr
 
@@ -125,10 +171,12 @@ def test_a_row_that_names_no_topic_at_all_is_told_without_asking(
     relay: Commands, database: str, channel: Channel
 ) -> None:
     """It may hold anything, a line break included."""
+    stored = '[{"event_type": "a.b", "aggregate_type": "a", "aggregate_id": "1", "data": {}, "topic": "two\\nlines"}]'
     with psycopg.connect(database) as connection:
-        emit(connection, event(topic="two\nlines"))
+        connection.execute("select outbox_emit(%s)", [stored])
+    assert relay("topics", "plan").returncode == 1
     done = relay("topics", "ensure")
-    assert (done.returncode, done.stdout) == (1, f"{full(channel.topic)} exists\n")
+    assert (done.returncode, done.stdout) == (0, f"{full(channel.topic)} exists, named by settings\n")
     (line,) = done.stderr.splitlines()
     assert "two\\nlines" in line
     assert "pending rows name it" in line

@@ -66,7 +66,8 @@ class Silent(Service):
 async def answers(monkeypatch: pytest.MonkeyPatch, service: Service) -> topics.Answers:
     """What is known of all topics in the end."""
     monkeypatch.setattr(topics, "PubSubTopics", lambda _: service)
-    return await topics._answers(PubSubAddress("p"), NAMES, "plan")
+    named = topics.Named({name: [topics.By.SETTINGS] for name in NAMES}, "p", pending=False)
+    return await topics._answers(PubSubAddress("p"), named, "plan")
 
 
 async def test_topics_are_asked_together_and_never_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,10 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "error": "BrokerError: NOT_FOUND: no",
             "probe_in_seconds": 0.512,
             "consequence": WAIT,
-            "remedy": "topic orders does not exist: create it with `python -m relay topics ensure`",
+            "remedy": (
+                "topic orders does not exist: if the name is right, create it with `python -m relay topics ensure "
+                "orders`; if it is mistyped, correct RELAY_TOPIC, RELAY_ROUTES or the rows"
+            ),
         },
     ),
     (HttpListening("127.0.0.1", 80), {"level": "info", "event": "http_listening", "host": "127.0.0.1", "port": 80}),
@@ -558,8 +561,8 @@ def test_recoveries_that_were_kept_back_are_told_each_with_its_own_fields() -> N
 @pytest.mark.parametrize(
     ("code", "word"),
     [
-        ("NOT_FOUND", "python -m relay topics ensure"),
-        ("INVALID_ARGUMENT", "python -m relay topics ensure"),
+        ("NOT_FOUND", "python -m relay topics ensure orders"),
+        ("INVALID_ARGUMENT", "correct RELAY_TOPIC, RELAY_ROUTES or the rows"),
         ("PERMISSION_DENIED", "roles/pubsub.publisher"),
         ("UNAUTHENTICATED", "GOOGLE_CREDENTIALS_JSON"),
     ],

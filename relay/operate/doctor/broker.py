@@ -7,9 +7,11 @@ from relay.brokers.pubsub_access import Access, PubSubAccess, TopicAccess
 from relay.brokers.pubsub_client import PubSubAddress
 from relay.errors import BrokerError, ConfigurationError
 from relay.operate.doctor.findings import Check, Finding, fail, ok, warn
+from relay.operate.remedies import created_or_corrected
 
 QUESTION_SECONDS = 8.0
 MOST_TOPICS = 50
+_NO_NAME = "INVALID_ARGUMENT"
 
 
 def broker_checks(address: PubSubAddress, topics: Callable[[], Sequence[str]]) -> list[Check]:
@@ -27,7 +29,8 @@ def broker_checks(address: PubSubAddress, topics: Callable[[], Sequence[str]]) -
                     findings.append(judge_topic(await asking.ask(topic, QUESTION_SECONDS)))
                 except BrokerError as error:
                     findings.append(judge_error(topic, error))
-                    break  # it will not be there for the next topic either
+                    if error.code != _NO_NAME:
+                        break  # it will not be there for the next topic either
         return findings
 
     return [Check("broker", look)]
@@ -40,14 +43,14 @@ def judge_topic(known: TopicAccess) -> Finding:
         case Access.GRANTED:
             return ok("broker", f"{name} is there and may be published to")
         case Access.MISSING:
-            return fail("broker", f"{name} does not exist", "create it with: python -m relay topics ensure")
+            return fail("broker", f"{name} does not exist", created_or_corrected(known.topic))
         case Access.REFUSED:
             return fail("broker", f"{name} is not for this account to publish to", "grant it roles/pubsub.publisher")
         case Access.HIDDEN:
             return fail(
                 "broker",
                 f"{name} does not exist, or is not for this account to publish to",
-                "create it with: python -m relay topics ensure, as an account that may; grant roles/pubsub.publisher",
+                f"grant roles/pubsub.publisher; {created_or_corrected(known.topic)}",
             )
         case Access.UNKNOWN:
             return ok("broker", f"{name} cannot be seen with publish rights alone")
@@ -56,7 +59,13 @@ def judge_topic(known: TopicAccess) -> Finding:
 
 
 def judge_error(topic: str, error: BrokerError) -> Finding:
-    """The broker could not be asked."""
+    """The broker could not be asked, or not for this."""
+    if error.code == _NO_NAME:
+        return fail(
+            "broker",
+            f"topic {topic!r} can be none, so its events wait or fail: {error}",
+            "correct RELAY_TOPIC, RELAY_ROUTES or the rows: docs/operate.md, Pending rows with a wrong topic",
+        )
     if error.code in {"UNAUTHENTICATED", "PERMISSION_DENIED"}:
         return fail("broker", f"topic {topic}: the account is refused: {error}", "see docs/deploy.md, Credentials")
     if error.code == "RESOURCE_EXHAUSTED":
