@@ -7,11 +7,10 @@ from contextlib import closing
 from datetime import timedelta
 
 from relay.brokers.pubsub_reader import PubSubReader
-from relay.cli.parts import outbox_connector, pubsub_address, routes
+from relay.cli.parts import duration, outbox_connector, pubsub_address, routes
 from relay.cli.progress import Progress
-from relay.kernel.duration import parse
 from relay.operate.audit import AuditedOutbox, audit
-from relay.operate.verdict import verdict
+from relay.operate.audit_words import verdict
 from relay.settings import Settings, load
 
 
@@ -34,7 +33,7 @@ them as lost.""",
     command.add_argument("--subscription", required=True, metavar="NAME", help="the one to read, and to empty")
     command.add_argument(
         "--quiet",
-        type=_duration,
+        type=duration,
         default=timedelta(seconds=10),
         metavar="TIME",
         help="it is at its end after so long without a message; longer than its ack deadline, if another consumer "
@@ -52,10 +51,3 @@ async def _audit(options: argparse.Namespace, settings: Settings) -> int:
             report = await audit(reader, outbox, options.quiet.total_seconds(), progress)
     print(json.dumps(report.as_json()) if options.json else verdict(report))
     return 0 if report.passed else 1
-
-
-def _duration(text: str) -> timedelta:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

@@ -11,9 +11,8 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from relay.cli.parts import outbox_connector
+from relay.cli.parts import outbox_connector, routes
 from relay.cli.progress import Progress
-from relay.cli.status import routing
 from relay.errors import ConfigurationError
 from relay.kernel.duration import parse
 from relay.operate import failed
@@ -94,7 +93,7 @@ def _add_filter(kind: argparse.ArgumentParser, *more: str) -> None:
 async def _run(options: argparse.Namespace, settings: Settings, work: _Work) -> int:
     _judge(options)
     async with await outbox_connector(settings)() as connection:
-        return await work(options, FailedRows(connection, settings.relay_schema, routing(settings)))
+        return await work(options, FailedRows(connection, settings.relay_schema, routes(settings).as_parameters))
 
 
 def _judge(options: argparse.Namespace) -> None:
@@ -120,10 +119,10 @@ def _judge(options: argparse.Namespace) -> None:
 
 
 async def _list(options: argparse.Namespace, rows: FailedRows) -> int:
-    after = failed.place_of(options.after) if options.after else START
+    after = failed.cursor_read(options.after) if options.after else START
     found = await rows.page(await _filter(options, rows), options.limit + 1, after)
     page, more = found[: options.limit], len(found) > options.limit
-    cursor = failed.cursor_of(page[-1]) if more else None
+    cursor = failed.cursor_written(page[-1]) if more else None
     if options.json:
         print(json.dumps({"rows": [row._asdict() for row in page], "next": cursor}))
         return 0

@@ -1,15 +1,26 @@
-"""What several commands build from the settings."""
+"""What several commands build from the settings, and read from the command line."""
 
+import argparse
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 
 from relay.brokers.pubsub_client import PubSubAddress
+from relay.kernel.duration import parse
 from relay.outbox import schema
 from relay.outbox.connect import connect_async
 from relay.routes import Routes
 from relay.settings import Settings
+
+
+def duration(text: str) -> timedelta:
+    """Read a duration of the command line."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def pubsub_address(settings: Settings) -> PubSubAddress:

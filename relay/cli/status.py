@@ -8,14 +8,12 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from relay.cli.parts import outbox_connector
+from relay.cli.parts import duration, outbox_connector, routes
 from relay.errors import ConfigurationError
-from relay.kernel.duration import parse
 from relay.operate.check import Limits, breaches
 from relay.operate.status import Status, lines, status
 from relay.outbox import schema
 from relay.outbox.queue import COUNT_LIMIT, look
-from relay.routes import Routes
 from relay.settings import Settings, load
 
 
@@ -55,7 +53,7 @@ examples, the second for cron, which mails what is printed:
     )
     checked.add_argument("--max-failed", type=_count, default=0, metavar="N", help="failed rows that are fine. 0")
     checked.add_argument(
-        "--max-age", type=_duration, default=timedelta(minutes=5), metavar="TIME", help="how long a row may be due. 5m"
+        "--max-age", type=duration, default=timedelta(minutes=5), metavar="TIME", help="how long a row may be due. 5m"
     )
     checked.add_argument("--max-retrying", type=_count, metavar="N", help="pending rows that failed before. no limit")
     checked.add_argument("--max-pending", type=_count, metavar="N", help="pending rows, those for later too. no limit")
@@ -63,22 +61,13 @@ examples, the second for cron, which mails what is printed:
     checked.set_defaults(command=lambda options: asyncio.run(_check(options, load())))
 
 
-def routing(settings: Settings) -> dict[str, Any]:
-    """Where rows go that name no topic, as statements take it."""
-    routes = Routes.parse(settings.relay_routes, settings.relay_topic)
-    return {
-        "patterns": routes.patterns,
-        "pattern_topics": routes.pattern_topics,
-        "default_topic": routes.default,
-    }
-
-
 async def _status(options: argparse.Namespace, settings: Settings) -> int:
     connect = outbox_connector(settings)
+    routing = routes(settings).as_parameters
     before: Status | None = None
     async with await connect() as connection:
         while True:
-            now = await status(connection, settings.relay_schema, schema.newest(), routing(settings))
+            now = await status(connection, settings.relay_schema, schema.newest(), routing)
             if options.watch and sys.stdout.isatty() and not options.json:
                 print("\x1b[H\x1b[2J", end="")
             print(json.dumps(now.as_json()) if options.json else "\n".join(lines(now, before)), flush=True)
@@ -123,10 +112,3 @@ def _count(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of rows, 0 or more")
     return int(text)
-
-
-def _duration(text: str) -> timedelta:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None

@@ -170,9 +170,7 @@ async def _record_rows(
     await connection.set_read_only(True)
     # Times of the database are compared with each other only: what crosses over is a span.
     values = {
-        "patterns": outbox.routes.patterns,
-        "pattern_topics": outbox.routes.pattern_topics,
-        "default_topic": outbox.routes.default,
+        **outbox.routes.as_parameters,
         "topics": topics,
         "silence": time.monotonic() - silent_since,
     }

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from relay.errors import ConfigurationError, OperateError
-from relay.outbox.failed import START, Action, FailedRows, Filter, Named, Operator, Place, Row
+from relay.outbox.failed import START, Action, Cursor, FailedRows, Filter, Named, Operator, Row
 
 BATCH = 500
 _CURSOR = re.compile(r"(?P<failed_at>[0-9T:.+\- ]{10,40}|-?infinity)/(?P<id>[0-9]{1,19})")
@@ -40,15 +40,15 @@ def names_of(words: Sequence[str]) -> Named:
     return Named(ids, event_ids)
 
 
-def place_of(text: str) -> Place:
+def cursor_read(text: str) -> Cursor:
     """Read where a page ended, as the page before wrote it."""
     match = _CURSOR.fullmatch(text)
     if not match or int(match["id"]) > _LARGEST_ID:
         raise ConfigurationError(f"--after is {text!r}; copy it from the end of the page before")
-    return Place(match["failed_at"], int(match["id"]))
+    return Cursor(match["failed_at"], int(match["id"]))
 
 
-def cursor_of(row: Row) -> str:
+def cursor_written(row: Row) -> str:
     """Where the page ends that ends with this row."""
     return f"{(row.failed_at or '').replace(' ', 'T')}/{row.id}"
 
@@ -117,5 +117,5 @@ async def _batches(rows: FailedRows, wanted: Filter | Named) -> AsyncIterator[li
         return
     after = START
     while page := await rows.page(wanted, BATCH, after):
-        after = Place(page[-1].failed_at or "", page[-1].id)
+        after = Cursor(page[-1].failed_at or "", page[-1].id)
         yield page

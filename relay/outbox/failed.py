@@ -46,14 +46,14 @@ class Named(NamedTuple):
     event_ids: Sequence[UUID]
 
 
-class Place(NamedTuple):
+class Cursor(NamedTuple):
     """Where a page ends."""
 
     failed_at: str
     id: int
 
 
-START = Place("-infinity", 0)
+START = Cursor("-infinity", 0)
 
 
 class Row(NamedTuple):
@@ -96,7 +96,7 @@ class FailedRows:
             ((now, action_id, role),) = await cursor.fetchall()
         return now, action_id, role
 
-    async def page(self, wanted: Filter, rows: int, after: Place = START) -> list[Row]:
+    async def page(self, wanted: Filter, rows: int, after: Cursor = START) -> list[Row]:
         """The next rows that are meant, in the order in which they failed."""
         values = {name: getattr(wanted, name) for name in wanted.__dataclass_fields__}
         return await self._rows(

@@ -78,11 +78,11 @@ async def test_pages_follow_each_other_without_a_gap(rows: FailedRows, database:
     after, seen = START, []
     while page := await rows.page(Filter(), 2, after):
         seen += [row.aggregate_id for row in page]
-        after = failed.place_of(failed.cursor_of(page[-1]))
+        after = failed.cursor_read(failed.cursor_written(page[-1]))
 
     assert seen == [str(number) for number in range(7)]
     with pytest.raises(ConfigurationError, match="copy it from the end of the page before"):
-        failed.place_of("yesterday")
+        failed.cursor_read("yesterday")
 
 
 async def test_a_retried_row_has_all_its_attempts_and_a_record(rows: FailedRows, database: str) -> None:

@@ -56,13 +56,7 @@ def test_a_statement_that_routes_gives_the_answer_of_python(
 
     (answer,) = connection.execute(
         query,
-        {
-            "event_type": event_type,
-            "topic": topic,
-            "patterns": routes.patterns,
-            "pattern_topics": routes.pattern_topics,
-            "default_topic": routes.default,
-        },
+        {"event_type": event_type, "topic": topic, **routes.as_parameters},
     ).fetchone() or (None,)
 
     assert answer == routes.topic_of(topic, event_type)

@@ -8,7 +8,7 @@ import pytest
 from relay.brokers.pubsub_reader import Received
 from relay.errors import ConfigurationError
 from relay.operate.audit import FAULTS, AuditReport, _names_of, arrival_of
-from relay.operate.verdict import verdict
+from relay.operate.audit_words import verdict
 
 EVENT_ID = "019a0000-0000-7000-8000-00000000abcd"
 CLEAN = AuditReport(
