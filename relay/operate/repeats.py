@@ -22,9 +22,6 @@ FORGET_SECONDS = 600.0
 class Write:
     """Tell this failure: the first of its subject, the first with this error, or the first after a recovery."""
 
-    failures: int  # since the subject last worked, this one included
-    seconds: float  # since the first of them
-
 
 @dataclass(frozen=True, slots=True)
 class Hold:
@@ -35,8 +32,8 @@ class Hold:
 class Summary:
     """Tell that it goes on."""
 
-    failures: int
-    seconds: float
+    failures: int  # since the subject last worked, this one included
+    seconds: float  # since the first of them
     recoveries: int  # how often it seemed over in between, without a line
 
 
@@ -103,7 +100,7 @@ class Repeats:
         if (fresh or relapse) and self._spend(episode, now):
             if len(episode.errors) < MOST_ERRORS:
                 episode.errors.add(error)
-            return Write(episode.failures, now - episode.since)
+            return Write()
         if now - episode.last_line >= self._every and self._spend(episode, now):
             return Summary(episode.failures, now - episode.since, episode.recoveries)
         return Hold()
