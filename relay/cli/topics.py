@@ -4,10 +4,10 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
 from relay.brokers.pubsub_client import PubSubAddress
 from relay.brokers.pubsub_topics import PubSubTopics, TopicState
@@ -26,6 +26,7 @@ AT_ONCE = 8
 MOST_ROWS = 1_000
 WRONG = 'see "Pending rows with a wrong topic" in docs/operate.md'
 
+Action = Literal["plan", "ensure"]
 # What is known of each topic, or why nothing is.
 Answers = Mapping[str, TopicState | BrokerError]
 
@@ -85,7 +86,7 @@ examples:
     ensure.add_argument("--pending", action="store_true", help="create those that pending rows alone name, too")
 
 
-def _add_action(actions: Any, name: str, does: str) -> argparse.ArgumentParser:
+def _add_action(actions: Any, name: Action, does: str) -> argparse.ArgumentParser:
     action: argparse.ArgumentParser = actions.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
     action.add_argument("topics", nargs="*", metavar="TOPIC", help="one more, by its short or full name")
     action.add_argument(
@@ -120,7 +121,7 @@ async def _named(options: argparse.Namespace, settings: Settings, address: PubSu
     return Named(by, address.project, options.pending)
 
 
-async def _answers(address: PubSubAddress, named: Named, action: str) -> Answers:
+async def _answers(address: PubSubAddress, named: Named, action: Action) -> Answers:
     """Ask for each topic; what is refused of one spoils none of the others."""
     answers: dict[str, TopicState | BrokerError] = {}
     permits = asyncio.Semaphore(AT_ONCE)
@@ -131,7 +132,7 @@ async def _answers(address: PubSubAddress, named: Named, action: str) -> Answers
             if fault := topic_fault(name):
                 answers[name] = BrokerError("INVALID_ARGUMENT", f"{fault}; pending rows name it, {WRONG}")
                 return
-            ask = topics.ensure if action == "ensure" and named.wanted(name) else topics.look
+            ask = _question(topics, action, wanted=named.wanted(name))
             async with permits:
                 try:
                     answers[name] = await ask(name, SECONDS)
@@ -142,9 +143,19 @@ async def _answers(address: PubSubAddress, named: Named, action: str) -> Answers
             async with asyncio.timeout(ALL_SECONDS):
                 await asyncio.gather(*map(answer, named.by))
         except TimeoutError:
-            pass
+            pass  # a topic without an answer is told of as late
     late = BrokerError("DEADLINE_EXCEEDED", f"nothing is known after {ALL_SECONDS:.0f} s; run the command again")
     return {name: answers.get(name, late) for name in named.by}
+
+
+def _question(topics: PubSubTopics, action: Action, *, wanted: bool) -> Callable[[str, float], Awaitable[TopicState]]:
+    match action:
+        case "plan":
+            return topics.look
+        case "ensure":
+            return topics.ensure if wanted else topics.look
+        case _:
+            assert_never(action)
 
 
 def _tell(answers: Answers, named: Named, *, as_json: bool) -> None:
