@@ -1,5 +1,6 @@
 """What travels: the body, its attributes, and the limits that the broker sets to both."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -18,6 +19,9 @@ RELAY_ATTRIBUTES = ("event_id", "event_type", "aggregate_type", "aggregate_id", 
 OWN_ATTRIBUTES = 100 - len(RELAY_ATTRIBUTES)
 # What the names of the relay's attributes and the framing add to a message, at most.
 OVERHEAD_BYTES = 512
+_TOPIC = re.compile(r"[A-Za-z][A-Za-z0-9\-_.~+%]*", re.ASCII)
+_FULL_TOPIC = re.compile(r"projects/[^/\s]+/topics/(?P<name>[^/]*)")
+_SHORTEST_TOPIC, _LONGEST_TOPIC = 3, 255
 
 
 class Message(NamedTuple):
@@ -34,6 +38,23 @@ def attributes_fault(attributes: Mapping[str, object]) -> str | None:
     if len(attributes) > OWN_ATTRIBUTES:
         return f"has {len(attributes)} attributes, the limit is {OWN_ATTRIBUTES}"
     return next((fault for name, value in attributes.items() for fault in _faults(name, value)), None)
+
+
+def topic_fault(name: str) -> str | None:
+    """Why Pub/Sub would not take this name of a topic, short or in full, in words that follow it; or None."""
+    short = name
+    if "/" in name:
+        full = _FULL_TOPIC.fullmatch(name)
+        if full is None:
+            return "is neither the name of a topic nor projects/<project>/topics/<topic>"
+        short = full["name"]
+    if not _SHORTEST_TOPIC <= len(short) <= _LONGEST_TOPIC:
+        return f"has {len(short)} character(s), a topic's name has {_SHORTEST_TOPIC} to {_LONGEST_TOPIC}"
+    if not _TOPIC.fullmatch(short):
+        return "is no topic's name: those begin with a letter and go on with letters, digits and - _ . ~ + %"
+    if short.startswith("goog"):
+        return "begins with goog, which Google keeps for itself"
+    return None
 
 
 def _faults(name: str, value: object) -> Iterator[str]:

@@ -60,6 +60,12 @@ def _own_attributes(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
+def _topic_name(value: str) -> str:
+    if fault := envelope.topic_fault(value):
+        raise _sentence(f"topic {value[:SHOWN]!r} {fault}")
+    return value
+
+
 def _sentence(fault: str) -> PydanticCustomError:
     return PydanticCustomError("sentence", "{fault}", {"fault": fault})
 
@@ -116,7 +122,7 @@ class Event(_Checked):
     version: Annotated[int, Field(ge=1, le=envelope.VERSION_MOST)] = 1
     occurred_at: Moment | None = None
     actor: Actor | None = None
-    topic: Annotated[str, _text(envelope.TOPIC_BYTES)] | None = None
+    topic: Annotated[str, _text(envelope.TOPIC_BYTES), AfterValidator(_topic_name)] | None = None
     ordering_key: Annotated[str, _text(envelope.ORDERING_KEY_BYTES)] | None = None
     dedup_key: Annotated[str, _text(envelope.DEDUP_KEY_BYTES)] | None = None
     available_at: Moment | None = None

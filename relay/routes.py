@@ -14,11 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from relay.envelope import NAME_BYTES
+from relay.envelope import NAME_BYTES, topic_fault
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9\-_.~+%]*", re.ASCII)
-_FULL_NAME = re.compile(r"projects/[^/\s]+/topics/(?P<name>[^/]*)")
-_SHORTEST, _LONGEST = 3, 255
 # A comma at the end of a line is no empty part.
 _LINE_END = re.compile(r",[^\S\n]*\n\s*")
 _SPECIAL_IN_LIKE = re.compile(r"[\\%_]")
@@ -38,8 +35,6 @@ class Routes:
     @classmethod
     def parse(cls, text: str, default: str) -> Self:
         """Read the text of RELAY_ROUTES; `default` is RELAY_TOPIC. Raises ValueError with one sentence."""
-        if fault := topic_fault(default):
-            raise ValueError(f"falls back to the topic {_shown(default)}, which {fault}")
         routes: dict[str, str] = {}
         for part in _parts(text):
             pattern, topic = _route(part)
@@ -92,23 +87,6 @@ class Routes:
             self._known.clear()
         matching = (topic for pattern, topic in self.most_specific_first if _matches(pattern, event_type))
         return self._known.setdefault(event_type, next(matching, self.default))
-
-
-def topic_fault(name: str) -> str | None:
-    """Why Pub/Sub would not take this name of a topic, short or in full, in words that follow it; or None."""
-    short = name
-    if "/" in name:
-        full = _FULL_NAME.fullmatch(name)
-        if full is None:
-            return "is neither the name of a topic nor projects/<project>/topics/<topic>"
-        short = full["name"]
-    if not _SHORTEST <= len(short) <= _LONGEST:
-        return f"has {len(short)} character(s), a topic's name has {_SHORTEST} to {_LONGEST}"
-    if not _NAME.fullmatch(short):
-        return "is no topic's name: those begin with a letter and go on with letters, digits and - _ . ~ + %"
-    if short.startswith("goog"):
-        return "begins with goog, which Google keeps for itself"
-    return None
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
+from relay.envelope import topic_fault
 from relay.kernel.duration import parse, written
 from relay.kernel.supervise import CANCEL_SECONDS, CLOSE_SECONDS
 from relay.routes import Routes
@@ -41,6 +42,8 @@ def inconsistencies(value: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"PUBSUB_EMULATOR_HOST ({emulator}) and PUBSUB_ENDPOINT ({endpoint}) name two brokers; remove one of them"
         )
+    if fault := topic_fault(value["relay_topic"]):
+        yield f"RELAY_TOPIC is {value['relay_topic'][:100]!r}, which {fault}"
     try:
         Routes.parse(value["relay_routes"], value["relay_topic"])
     except ValueError as error:

@@ -12,10 +12,10 @@ from typing import Any, Literal, assert_never
 from relay.brokers.pubsub_client import PubSubAddress
 from relay.brokers.pubsub_topics import PubSubTopics, TopicState
 from relay.cli.parts import outbox_connector, pubsub_address, routes
+from relay.envelope import topic_fault
 from relay.errors import BrokerError, ConfigurationError
 from relay.kernel.failure import told
 from relay.outbox.statements import search_path, statement
-from relay.routes import topic_fault
 from relay.settings import Settings, load
 
 # For one question, and for all of them; so many are asked at once.

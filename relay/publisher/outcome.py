@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from relay.envelope import Message
+from relay.envelope import Message, topic_fault
 from relay.errors import MessageError
 from relay.kernel.failure import code, sentence
 from relay.kernel.runner import Report
@@ -16,7 +16,7 @@ from relay.publisher.delivery import Delivered, Guilty
 from relay.publisher.events import BatchSettled, RowFailed, RowRetried
 from relay.publisher.failures import Attempts, Charge, Suspicion, charge, verdict
 from relay.publisher.message import Sendable, message_of
-from relay.routes import Routes, topic_fault
+from relay.routes import Routes
 
 CODE_CHARACTERS = 64
 

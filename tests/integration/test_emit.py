@@ -293,7 +293,7 @@ REFUSED = [
 ]
 ACCEPTED: list[dict[str, Any]] = [
     {"event_type": "é" * 127 + "x", "aggregate_type": "x" * 255, "aggregate_id": "x" * 1_024},
-    {"topic": "x" * 512, "dedup_key": "x" * 1_024, "ordering_key": "x" * 1_024},
+    {"topic": f"projects/{'p' * 240}/topics/{'x' * 255}", "dedup_key": "x" * 1_024, "ordering_key": "x" * 1_024},
     {"attributes": {f"{n:0>256}": "x" * 1_024 for n in range(94)}},
     {"attributes": {"Goog": "", "event_idx": "x"}},
     {"version": 999_999_999, "actor": {"type": "x" * 255, "id": "x" * 1_024, "more": [1]}},

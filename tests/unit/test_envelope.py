@@ -10,7 +10,7 @@ from google.pubsub_v1.types import PubsubMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.envelope import MESSAGE_BYTES, attributes_fault
+from relay.envelope import MESSAGE_BYTES, attributes_fault, topic_fault
 from relay.errors import MessageError
 from relay.outbox.outbox import Claimed
 from relay.publisher.message import message_of
@@ -78,3 +78,18 @@ def test_a_message_over_the_limit_is_refused() -> None:
     """A row written by hand may be larger than it claims to be."""
     with pytest.raises(MessageError, match="the limit is 9500000"):
         message_of(row(body=b"x" * MESSAGE_BYTES))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["abc", "a" * 255, "a-_.~+%9", "projects/acme/topics/billing", "projects/example.com:acme/topics/abc", "Goog"],
+)
+def test_what_pubsub_takes_is_a_topic(name: str) -> None:
+    """By its last part, or in full."""
+    assert topic_fault(name) is None
+
+
+@pytest.mark.parametrize("name", ["", "ab", "a" * 256, "a/b", "äöü", "abc\n", "goog1", "projects//topics/abc", "a=bc"])
+def test_what_pubsub_refuses_is_none(name: str) -> None:
+    """Before it becomes an outage."""
+    assert topic_fault(name)

@@ -49,6 +49,9 @@ def test_missing_and_unknown_fields_are_named() -> None:
         ({"aggregate_id": 5}, "aggregate_id is of type int, not a text"),
         ({"topic": "a\0b"}, "topic contains a NUL character"),
         ({"topic": "\ud800"}, "topic contains a lone surrogate"),
+        ({"topic": "bad topic"}, "Event: topic 'bad topic' is no topic's name: those begin with a letter"),
+        ({"topic": "ab"}, "Event: topic 'ab' has 2 character(s), a topic's name has 3 to 255"),
+        ({"topic": "topics/orders"}, "topic 'topics/orders' is neither the name of a topic nor projects/<project>"),
         ({"attributes": {"sequence": "5"}}, "Event: attribute 'sequence' is set by the relay itself"),
         ({"occurred_at": datetime(2024, 1, 1)}, "occurred_at "),  # noqa: DTZ001 -- what is refused
         ({"occurred_at": datetime.max.replace(tzinfo=timezone(-timedelta(hours=1)))}, "not in the years 1 to 9999"),

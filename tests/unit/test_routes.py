@@ -2,7 +2,7 @@
 
 import pytest
 
-from relay.routes import _REMEMBERED, Routes, topic_fault
+from relay.routes import _REMEMBERED, Routes
 
 FULL = "projects/acme/topics/billing"
 
@@ -102,12 +102,6 @@ def test_what_is_no_route_is_refused_with_the_part_that_is_not(text: str, words:
     assert "\n" not in str(refused.value)
 
 
-def test_the_default_is_a_topic_too() -> None:
-    """A wrong one would hold up every event for ever, as an outage."""
-    with pytest.raises(ValueError, match=r"^falls back to the topic 'no', which has 2 character"):
-        Routes.parse("", "no")
-
-
 def test_the_longest_pattern_is_as_long_as_the_longest_event_type() -> None:
     """The star does not count."""
     longest = "a" * 255
@@ -120,18 +114,6 @@ def test_a_long_part_is_not_repeated_whole() -> None:
     with pytest.raises(ValueError, match="…") as refused:
         Routes.parse("x" * 5_000, "domain-events")
     assert len(str(refused.value)) < 250
-
-
-@pytest.mark.parametrize("name", ["abc", "a" * 255, "a-_.~+%9", FULL, "projects/example.com:acme/topics/abc", "Goog"])
-def test_what_pubsub_takes_is_a_topic(name: str) -> None:
-    """By its last part, or in full."""
-    assert topic_fault(name) is None
-
-
-@pytest.mark.parametrize("name", ["", "ab", "a" * 256, "a/b", "äöü", "abc\n", "goog1", "projects//topics/abc", "a=bc"])
-def test_what_pubsub_refuses_is_none(name: str) -> None:
-    """Before it becomes an outage."""
-    assert topic_fault(name)
 
 
 def test_patterns_are_what_like_takes() -> None:

@@ -55,6 +55,11 @@ WRONG: list[tuple[dict[str, str], str]] = [
         "PUBSUB_EMULATOR_HOST (127.0.0.1:1) and PUBSUB_ENDPOINT (there:443) name two brokers; remove one of them",
     ),
     ({"RELAY_BROKER": "kafka"}, "RELAY_BROKER is 'kafka': input should be 'pubsub'"),
+    ({"RELAY_TOPIC": "ab"}, "RELAY_TOPIC is 'ab', which has 2 character(s), a topic's name has 3 to 255"),
+    (
+        {"RELAY_TOPIC": "bad topic"},
+        "RELAY_TOPIC is 'bad topic', which is no topic's name: those begin with a letter and go on with letters, digits and - _ . ~ + %",
+    ),
     ({"RELAY_ROUTES": "order"}, "RELAY_ROUTES has the part 'order', which is no route; write it like order.*=orders"),
     (
         {"RELAY_ROUTES": "*=orders"},
