@@ -11,13 +11,13 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from relay.cli.parts import outbox_connector, routes
+from relay.cli.parts import loaded, outbox_connector, routes
 from relay.cli.progress import Progress
 from relay.errors import ConfigurationError
 from relay.kernel.duration import parse
 from relay.operate import failed
 from relay.outbox.failed import START, Action, FailedRows, Filter, Named, Operator, Row
-from relay.settings import Settings, load
+from relay.settings import Settings
 
 REASONS = ("max_attempts", "non_retryable", "discarded")
 MOST_BY, MOST_WHY, MOST_LISTED = 255, 1_024, 10_000
@@ -74,7 +74,7 @@ examples:
 def _kind(kinds: Any, name: str, does: str, work: _Work) -> argparse.ArgumentParser:
     kind: argparse.ArgumentParser = kinds.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
     kind.allow_abbrev = False
-    kind.set_defaults(command=lambda options: asyncio.run(_run(options, load(), work)))
+    kind.set_defaults(command=lambda options: asyncio.run(_run(options, loaded(), work)))
     return kind
 
 
@@ -155,7 +155,7 @@ def _acting(action: Action) -> _Work:
         wanted: Filter | Named = failed.names_of(options.names) if options.names else await _filter(options, rows)
         with closing(Progress()) as progress:
             if options.dry_run:
-                done = await failed.choose(rows, wanted, progress)
+                done = await failed.choose(rows, action, wanted, progress)
             else:
                 operator = Operator(options.by or await _operator(rows), options.why)
                 done = await failed.act(rows, action, wanted, operator, progress)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from relay.outbox.failed import START, Action, Cursor, FailedRows, Filter, Named
 BATCH = 500
 _CURSOR = re.compile(r"(?P<failed_at>[0-9T:.+\- ]{10,40}|-?infinity)/(?P<id>[0-9]{1,19})")
 _LARGEST_ID = 2**63 - 1
+_FARTHEST_ZONE = timedelta(hours=15, minutes=59)  # that Postgres knows
 
 Progress = Callable[[str, int], None]
 
@@ -20,10 +22,10 @@ Progress = Callable[[str, int], None]
 class Done:
     """What became of the rows that were chosen."""
 
-    chosen: int = 0
+    chosen: int = 0  # of a dry run: those that would be acted on
     acted: int = 0
-    skipped: int = 0  # they were no longer as they were chosen
-    ordered: int = 0  # of those acted on
+    skipped: int = 0  # not failed, discarded already, or no longer as they were chosen
+    ordered: int = 0  # of those acted on, or of a dry run chosen
 
 
 def names_of(words: Sequence[str]) -> Named:
@@ -43,9 +45,20 @@ def names_of(words: Sequence[str]) -> Named:
 def cursor_read(text: str) -> Cursor:
     """Read where a page ended, as the page before wrote it."""
     match = _CURSOR.fullmatch(text)
-    if not match or int(match["id"]) > _LARGEST_ID:
+    if not match or int(match["id"]) > _LARGEST_ID or not _is_a_moment(match["failed_at"]):
         raise ConfigurationError(f"--after is {text!r}; copy it from the end of the page before")
     return Cursor(match["failed_at"], int(match["id"]))
+
+
+def _is_a_moment(text: str) -> bool:
+    """Whether the database can read it."""
+    if text.endswith("infinity"):
+        return True
+    try:
+        offset = datetime.fromisoformat(text).utcoffset()
+    except ValueError:
+        return False
+    return offset is None or abs(offset) <= _FARTHEST_ZONE
 
 
 def cursor_written(row: Row) -> str:
@@ -76,13 +89,17 @@ async def act(
     return done
 
 
-async def choose(rows: FailedRows, wanted: Filter | Named, progress: Progress = lambda *_: None) -> Done:
-    """Count what `act` would be tried on, and change nothing."""
+async def choose(
+    rows: FailedRows, action: Action, wanted: Filter | Named, progress: Progress = lambda *_: None
+) -> Done:
+    """Count what `act` would be done to as the rows are now, and change nothing."""
     now, _, _ = await rows.start()
     done = Done()
     async for batch in _batches(rows, _until(wanted, now)):
-        done.chosen += len(batch)
-        done.ordered += sum(row.ordered for row in batch)
+        fit = [row for row in batch if action.fits(row)]
+        done.chosen += len(fit)
+        done.skipped += len(batch) - len(fit)
+        done.ordered += sum(row.ordered for row in fit)
         progress("rows chosen", done.chosen)
     return done
 

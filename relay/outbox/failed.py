@@ -24,6 +24,10 @@ class Action(Enum):
     RETRY = "retry"
     DISCARD = "discard"
 
+    def fits(self, row: "Row") -> bool:
+        """Whether it can be done to the row as it was read: one that failed, and is not given up a second time."""
+        return row.failed_at is not None and not (self is Action.DISCARD and row.failure_reason == DISCARDED)
+
 
 @dataclass(frozen=True, slots=True)
 class Filter:
@@ -142,12 +146,7 @@ class FailedRows:
     async def _unchanged(self, action: Action, rows: Sequence[Row]) -> list[Row]:
         cursor = await self._connection.execute(statement("failed_lock"), {"ids": [row.id for row in rows]})
         now = {row_id: (failed_at, reason) for row_id, failed_at, reason in await cursor.fetchall()}
-        return [
-            row
-            for row in rows
-            if now.get(row.id) == (row.failed_at, row.failure_reason)
-            and not (action is Action.DISCARD and row.failure_reason == DISCARDED)
-        ]
+        return [row for row in rows if action.fits(row) and now.get(row.id) == (row.failed_at, row.failure_reason)]
 
     async def _apply(self, action: Action, ids: list[int], operator: Operator, action_id: UUID) -> None:
         record = {"action_id": action_id, "action": action.value, "by": operator.by, "why": operator.why, "ids": ids}

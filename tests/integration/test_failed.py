@@ -81,8 +81,11 @@ async def test_pages_follow_each_other_without_a_gap(rows: FailedRows, database:
         after = failed.cursor_read(failed.cursor_written(page[-1]))
 
     assert seen == [str(number) for number in range(7)]
-    with pytest.raises(ConfigurationError, match="copy it from the end of the page before"):
-        failed.cursor_read("yesterday")
+    for wrong in ("yesterday", "2024-99-99T00:00:00/5", "2024-01-31T12:00:00+16:00/5", "0000-01-01T00:00:00+00/5"):
+        with pytest.raises(ConfigurationError, match="copy it from the end of the page before"):
+            failed.cursor_read(wrong)
+    for right in ("-infinity/0", "2024-01-31T12:00:00.5+00/5", "2024-01-31 12:00:00-05:30/5"):
+        assert await rows.page(Filter(), 1, failed.cursor_read(right))
 
 
 async def test_a_retried_row_has_all_its_attempts_and_a_record(rows: FailedRows, database: str) -> None:
@@ -124,8 +127,24 @@ async def test_a_dry_run_changes_nothing(rows: FailedRows, database: str) -> Non
     store(database, event(1), event(2))
     fail(database, "aggregate_id = '1'")
 
-    assert (await failed.choose(rows, Filter())).chosen == 1
+    assert (await failed.choose(rows, Action.RETRY, Filter())).chosen == 1
     assert count(database, "failed_at is not null") == 1
+
+
+async def test_a_dry_run_by_name_counts_what_the_command_would_change(rows: FailedRows, database: str) -> None:
+    """A row that has not failed is skipped by both; one that was discarded can be retried, and not discarded again."""
+    store(database, event(1), event(2, ordering_key="k"), event(3, ordering_key="k"))
+    fail(database, "aggregate_id = '1'")
+    fail(database, "aggregate_id = '2'", "discarded")
+    with psycopg.connect(database) as connection:
+        ids = [row_id for (row_id,) in connection.execute("select id from outbox_events").fetchall()]
+
+    for action, expected in ((Action.DISCARD, (1, 2, 0)), (Action.RETRY, (2, 1, 1))):
+        tried = await failed.choose(rows, action, Named(ids, []))
+        assert (tried.chosen, tried.skipped, tried.ordered) == expected
+    for action, expected in ((Action.DISCARD, (1, 2, 0)), (Action.RETRY, (2, 1, 1))):
+        done = await failed.act(rows, action, Named(ids, []), ANA)
+        assert (done.acted, done.skipped, done.ordered) == expected
 
 
 async def test_rows_are_named_by_either_id_and_a_name_that_nobody_has_is_said(rows: FailedRows, database: str) -> None:
