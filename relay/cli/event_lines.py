@@ -22,6 +22,10 @@ CHUNK_BYTES = 8_000_000
 STDIN = "-"
 
 
+class _KeyTwiceError(ValueError):
+    """An object names a key more than once. It does not say which: a key may be data."""
+
+
 class Line(NamedTuple):
     """An event and where it stands; line 0 is the command line."""
 
@@ -87,9 +91,11 @@ def event_of(fields: object, number: int) -> Event:
 def json_of(text: str, where: str) -> Any:
     """The value that a text holds. What is wrong with it is told without it."""
     try:
-        return json.loads(text, parse_float=_float)
+        return json.loads(text, parse_float=_float, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         reason = f"{error.msg} at character {error.pos + 1}"
+    except _KeyTwiceError:
+        reason = "an object in it has the same key twice; keep one"
     except ValueError:
         reason = "a number has more digits than can be kept; write it as a text"
     except RecursionError:
@@ -125,6 +131,14 @@ def unreadable(path: str, error: OSError) -> ConfigurationError:
 
 def _json_line(written: bytes, where: str) -> Any:
     return json_of(text_of(written, where), where)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object; refused where one of two values would be dropped without a word."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise _KeyTwiceError
+    return made
 
 
 def _float(text: str) -> float:

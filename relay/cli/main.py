@@ -16,8 +16,11 @@ FINE, FAILED, MISUSED = 0, 1, 2
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0: fine, 1: the work failed, 2: the call or the configuration is wrong."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
-    options = parser.parse_args(arguments)
+    if (place := _not_text(words)) is not None:
+        return _complain(f"argument {place} is not UTF-8; nothing was done", MISUSED)
+    options = parser.parse_args(words)
     if options.command is None:
         parser.print_help(sys.stderr)
         return MISUSED
@@ -33,6 +36,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(_of_database(error), FAILED)
     except KeyboardInterrupt:
         return 130
+
+
+def _not_text(words: Sequence[str]) -> int | None:
+    """The place of the first argument with bytes that are no text; Python hides them in lone surrogates."""
+    for place, word in enumerate(words, 1):
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            return place
+    return None
 
 
 def _complain(error: object, code: int) -> int:

@@ -121,3 +121,21 @@ def test_a_wrong_configuration_is_said_line_by_line(
         2,
         ["relay: RELAY_A is 'x'", "relay: write it like postgresql://user:password@host:5432/db"],
     )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["failed", "list", "--type", "\udcff"],
+        ["failed", "retry", "a\udcff"],
+        ["emit", "a.b", "--data", f"{SECRET}\udc80"],
+        ["topics", "ensure", "\udcff"],
+        ["\udcff"],
+    ],
+)
+def test_an_argument_that_is_no_text_is_refused_by_its_place(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of any command, before anything is asked; what it holds may be data."""
+    assert relay.cli.main(words) == 2
+    assert capsys.readouterr() == ("", f"relay: argument {len(words)} is not UTF-8; nothing was done\n")

@@ -69,6 +69,11 @@ def test_what_other_systems_write_is_read() -> None:
         (b"0.12345678901234567890", "line 2 is not JSON: a number has more digits"),
         (b"1e400", "line 2 is not JSON: a number has more digits"),
         (b"0e-99999999999999999999", "line 2 is not JSON: a number has more digits"),
+        (
+            b'{"data": {"n": [{"a": 1, "a": 2}]}}',
+            "line 2 is not JSON: an object in it has the same key twice; keep one",
+        ),
+        (GOOD[:-1] + b', "data": {}}', "line 2 is not JSON: an object in it has the same key twice; keep one"),
         (b"[" * 100_000, "line 2 is not JSON: it is nested too deep"),
         (b"7", "line 2 is a JSON int, not an object"),
         (b"{}", "line 2: Event: has no event_type; has no aggregate_type"),
