@@ -7,11 +7,11 @@ from contextlib import closing
 from datetime import timedelta
 
 from relay.brokers.pubsub_reader import PubSubReader
-from relay.cli.parts import duration, outbox_connector, pubsub_address, routes
+from relay.cli.parts import duration, loaded, outbox_connector, pubsub_address, routes
 from relay.cli.progress import Progress
 from relay.operate.audit import AuditedOutbox, audit
 from relay.operate.audit_words import verdict
-from relay.settings import Settings, load
+from relay.settings import Settings
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -40,7 +40,7 @@ them as lost.""",
         "was reading it. 10s",
     )
     command.add_argument("--json", action="store_true", help="print the report as JSON")
-    command.set_defaults(command=lambda options: asyncio.run(_audit(options, load())))
+    command.set_defaults(command=lambda options: asyncio.run(_audit(options, loaded())))
 
 
 async def _audit(options: argparse.Namespace, settings: Settings) -> int:

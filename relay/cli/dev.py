@@ -2,7 +2,7 @@
 
 import argparse
 
-from relay.settings import load
+from relay.cli.parts import loaded
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -29,7 +29,7 @@ def _dev(options: argparse.Namespace) -> int:
     from relay.dev.command import dev  # noqa: PLC0415 -- see above
     from relay.dev.prepare import prepare  # noqa: PLC0415 -- see above
 
-    settings = load()
+    settings = loaded()
     arguments = options.arguments[1:] if options.arguments[:1] == ["--"] else options.arguments
     topic = settings.relay_topic
     return dev(arguments, prepare=lambda stack: prepare(stack, settings.relay_schema, topic, topic), topic=topic)

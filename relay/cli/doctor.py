@@ -7,7 +7,7 @@ import json
 from relay.cli.parts import pubsub_address, routes
 from relay.cli.refusals import refusals
 from relay.operate.doctor import Finding, Patient, doctor
-from relay.settings import Settings, load
+from relay.settings import Settings, load, strangers
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -48,6 +48,7 @@ def patient(settings: Settings) -> Patient:
         publish_budget=settings.relay_publish_budget_ms,
         batch_end=settings.relay_idle_tx_ms,
         broker=pubsub_address(settings),
+        warnings=strangers(),
     )
 
 

@@ -11,12 +11,13 @@ import psycopg
 from psycopg import errors as pg
 
 from relay.cli.event_lines import STDIN, Line, chunks, event_of, events_of, json_of, opened, place, text_of
+from relay.cli.parts import loaded
 from relay.cli.progress import Progress
 from relay.emit import Emitted, emit
 from relay.errors import ConfigurationError, EmitError, InvalidEventError
 from relay.outbox.connect import connect
 from relay.outbox.statements import search_path, statement
-from relay.settings import Settings, load
+from relay.settings import Settings
 
 _FIELDS = {
     "aggregate_type": "to what kind of thing it happened",
@@ -62,7 +63,7 @@ examples:
     command.add_argument("--attribute", action="append", metavar="NAME=VALUE", help="one more attribute")
     command.add_argument("--actor", metavar="TYPE:ID", help="who caused it")
     command.add_argument("--json", action="store_true", help="print one JSON object an event, a line each")
-    command.set_defaults(command=lambda options: _emit(options, load()))
+    command.set_defaults(command=lambda options: _emit(options, loaded()))
 
 
 def _emit(options: argparse.Namespace, settings: Settings) -> int:

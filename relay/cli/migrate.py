@@ -3,10 +3,10 @@
 import argparse
 import sys
 
+from relay.cli.parts import loaded
 from relay.errors import ConfigurationError
 from relay.outbox import schema
 from relay.outbox.connect import connect
-from relay.settings import load
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -36,7 +36,7 @@ examples, of which the second alone changes the database:
 
 
 def _migrate(options: argparse.Namespace) -> int:
-    settings = load()
+    settings = loaded()
     target = schema.newest() if options.to is None else options.to
     if options.sql:
         sys.stdout.write(schema.script(settings.relay_schema, options.current, target))

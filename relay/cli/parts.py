@@ -1,6 +1,7 @@
 """What several commands build from the settings, and read from the command line."""
 
 import argparse
+import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -12,7 +13,14 @@ from relay.kernel.duration import parse
 from relay.outbox import schema
 from relay.outbox.connect import connect_async
 from relay.routes import Routes
-from relay.settings import Settings
+from relay.settings import Settings, load, strangers
+
+
+def loaded() -> Settings:
+    """The settings of this call; names that look like settings and are none are told of first."""
+    for warning in strangers():
+        print(f"relay: warning: {warning}", file=sys.stderr)
+    return load()
 
 
 def duration(text: str) -> timedelta:

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from relay.cli.parts import outbox_connector, pubsub_address
+from relay.cli.parts import loaded, outbox_connector, pubsub_address
 from relay.cli.refusals import refusals
 from relay.cli.runners import RUNNERS, unknown, workers
 from relay.cli.serve import Site
@@ -35,7 +35,7 @@ from relay.outbox import schema
 from relay.outbox.outbox import Connect
 from relay.publisher.publisher import Publisher
 from relay.setting_rules import HARD_END
-from relay.settings import Settings, load, strangers
+from relay.settings import Settings
 
 HARD_END_SECONDS = HARD_END.total_seconds()
 
@@ -63,7 +63,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         description=_RUN,
         epilog="example:\n  python -m relay run",
     )
-    lasting.set_defaults(command=lambda _: asyncio.run(_run(_warned(load()))))
+    lasting.set_defaults(command=lambda _: asyncio.run(_run(_warned(loaded()))))
     once = commands.add_parser(
         "tick",
         help="publish what is due, print a report, exit",
@@ -73,12 +73,12 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
   python -m relay tick
   * * * * * cd /srv/outbox-relay && .venv/bin/python -m relay tick""",
     )
-    once.set_defaults(command=lambda _: asyncio.run(_tick(_warned(load()))))
+    once.set_defaults(command=lambda _: asyncio.run(_tick(_warned(loaded()))))
 
 
 def _warned(settings: Settings) -> Settings:
-    """Say once, before anything starts, which of the configuration has no effect."""
-    for warning in (*strangers(), *unknown(settings, RUNNERS)):
+    """Say once, before anything starts, which runners there are not."""
+    for warning in unknown(settings, RUNNERS):
         print(f"relay: warning: {warning}", file=sys.stderr)
     return settings
 

@@ -8,13 +8,13 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from relay.cli.parts import duration, outbox_connector, routes
+from relay.cli.parts import duration, loaded, outbox_connector, routes
 from relay.errors import ConfigurationError
 from relay.operate.check import Limits, breaches
 from relay.operate.status import Status, lines, status
 from relay.outbox import schema
 from relay.outbox.queue import COUNT_LIMIT, look
-from relay.settings import Settings, load
+from relay.settings import Settings
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -37,7 +37,7 @@ examples:
         "--watch", type=_seconds, nargs="?", const=2.0, metavar="SECONDS", help="again and again, with rates. 2"
     )
     shown.add_argument("--json", action="store_true", help="as JSON, one line a look")
-    shown.set_defaults(command=lambda options: asyncio.run(_status(options, load())))
+    shown.set_defaults(command=lambda options: asyncio.run(_status(options, loaded())))
 
     checked = commands.add_parser(
         "check",
@@ -58,7 +58,7 @@ examples, the second for cron, which mails what is printed:
     checked.add_argument("--max-retrying", type=_count, metavar="N", help="pending rows that failed before. no limit")
     checked.add_argument("--max-pending", type=_count, metavar="N", help="pending rows, those for later too. no limit")
     checked.add_argument("--json", action="store_true", help="the verdict as JSON")
-    checked.set_defaults(command=lambda options: asyncio.run(_check(options, load())))
+    checked.set_defaults(command=lambda options: asyncio.run(_check(options, loaded())))
 
 
 async def _status(options: argparse.Namespace, settings: Settings) -> int:

@@ -11,12 +11,12 @@ from typing import Any, Literal, assert_never
 
 from relay.brokers.pubsub_client import PubSubAddress
 from relay.brokers.pubsub_topics import PubSubTopics, TopicState
-from relay.cli.parts import outbox_connector, pubsub_address, routes
+from relay.cli.parts import loaded, outbox_connector, pubsub_address, routes
 from relay.envelope import topic_fault
 from relay.errors import BrokerError, ConfigurationError
 from relay.kernel.failure import told
 from relay.outbox.statements import search_path, statement
-from relay.settings import Settings, load
+from relay.settings import Settings
 
 # For one question, and for all of them; so many are asked at once.
 SECONDS = 10.0
@@ -92,7 +92,7 @@ def _add_action(actions: Any, name: Action, does: str) -> argparse.ArgumentParse
     action.add_argument(
         "--json", action="store_true", help="print one JSON object: topics, each with state, named_by and error"
     )
-    action.set_defaults(pending=False, command=lambda options: asyncio.run(_topics(options, load())))
+    action.set_defaults(pending=False, command=lambda options: asyncio.run(_topics(options, loaded())))
     return action
 
 

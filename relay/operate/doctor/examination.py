@@ -10,7 +10,7 @@ import psycopg
 from relay.brokers.pubsub_client import PubSubAddress
 from relay.errors import ConfigurationError
 from relay.operate.doctor.broker import broker_checks
-from relay.operate.doctor.findings import Check, Finding, Report, examine, fail, ok
+from relay.operate.doctor.findings import Check, Finding, Report, examine, fail, ok, warn
 from relay.operate.doctor.look import Look
 from relay.operate.doctor.outbox import MOST_COUNTED, outbox_checks
 from relay.operate.doctor.server import server_checks
@@ -29,6 +29,7 @@ class Patient:
     publish_budget: timedelta
     batch_end: timedelta  # after which the database ends a batch in any case
     broker: PubSubAddress
+    warnings: Sequence[str] = ()  # what of the configuration has no effect
 
 
 async def doctor(patient: Patient, tell: Callable[[Finding], None]) -> Report:
@@ -62,7 +63,9 @@ class _Examination:
     async def _configured(self) -> Sequence[Finding]:
         remedy = "correct it, for relay run refuses to start; see every setting with: python -m relay config"
         refused = tuple(fail("configuration", sentence, remedy) for sentence in self._patient.refusals)
-        return refused or (ok("configuration", "relay run would start with these settings"),)
+        aside = "correct the name, or remove it"
+        stray = tuple(warn("configuration", sentence, aside) for sentence in self._patient.warnings)
+        return (*(refused or (ok("configuration", "relay run would start with these settings"),)), *stray)
 
     async def _connected(self) -> Sequence[Finding]:
         try:
