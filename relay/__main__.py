@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+from pathlib import Path
 
 # As a shell has it of a program that SIGPIPE ended.
 NOBODY_READS = 128 + 13
@@ -34,7 +35,9 @@ def _command() -> int:
         package = (error.name or "").partition(".")[0]
         if package == "relay":
             raise
-        remedy = "run: pip install 'outbox-relay[relay]'"
+        checkout = Path(__file__).parents[1]
+        what = ".[relay]" if (checkout / "pyproject.toml").exists() else "outbox-relay[relay]"
+        remedy = f"run: pip install '{what}'" + (f" in {checkout}" if what.startswith(".") else "")
         print(f"relay: the commands need the package {package!r}; {remedy}", file=sys.stderr)  # noqa: T201 -- a command
         return 2
     return run()

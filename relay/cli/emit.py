@@ -76,7 +76,8 @@ def _emit(options: argparse.Namespace, settings: Settings) -> int:
             stored = _store(settings, events_of(file))
     for emitted in stored:
         fields = {"event_id": str(emitted.event_id), "sequence": emitted.sequence, "inserted": emitted.inserted}
-        print(json.dumps(fields) if options.json else " ".join(map(str, fields.values())))
+        outcome = "inserted" if emitted.inserted else "exists already"
+        print(json.dumps(fields) if options.json else f"{emitted.event_id} {emitted.sequence} {outcome}")
     return 0
 
 

@@ -124,14 +124,15 @@ async def _list(options: argparse.Namespace, rows: FailedRows) -> int:
     page, more = found[: options.limit], len(found) > options.limit
     cursor = failed.cursor_written(page[-1]) if more else None
     if options.json:
-        print(json.dumps({"rows": [row._asdict() for row in page], "next": cursor}))
+        print(json.dumps({"rows": [failed.with_times(row._asdict()) for row in page], "next": cursor}))
         return 0
     for row in page:
         print(_line(row))
     if cursor:
         print(f"more: --after {cursor}", file=sys.stderr)
     elif not page:
-        print("no failed row is meant by this", file=sys.stderr)
+        narrowed = options.after or any(value is not None for value in _filter_options(options).values())
+        print("no failed row matches" if narrowed else "no row has failed", file=sys.stderr)
     return 0
 
 
@@ -160,7 +161,7 @@ def _acting(action: Action) -> _Work:
                 operator = Operator(options.by or await _operator(rows), options.why)
                 done = await failed.act(rows, action, wanted, operator, progress)
         if options.json:
-            counts = {name: getattr(done, name) for name in ("chosen", "acted", "skipped", "ordered")}
+            counts = {name: getattr(done, name) for name in ("chosen", "acted", "skipped", "ordered", "non_retryable")}
             print(json.dumps({"action": action.value, "dry_run": options.dry_run, **counts}))
             return 0
         print("\n".join(_said(action, done, dry_run=options.dry_run)))
@@ -177,6 +178,11 @@ def _said(action: Action, done: failed.Done, *, dry_run: bool) -> list[str]:
         said.append(f"{done.skipped:,} skipped: not failed, changed meanwhile, or discarded already")
     if done.ordered and action is Action.RETRY:
         said.append(f"{done.ordered:,} of them with an ordering key: if later events of the key went out, out of order")
+    if done.non_retryable and action is Action.RETRY:
+        said.append(
+            f"{done.non_retryable:,} of them are non_retryable and will fail again unless they were changed: "
+            "see docs/operate.md"
+        )
     return said
 
 
@@ -213,10 +219,11 @@ async def _filter(options: argparse.Namespace, rows: FailedRows) -> Filter:
 
 
 def _line(row: Row) -> str:
+    failed_at = failed.with_times({"failed_at": row.failed_at})["failed_at"]
     error = (row.last_error or "").partition("\n")[0]
     error = error if len(error) <= _SHOWN_ERROR else f"{error[:_SHOWN_ERROR]}…"
     return (
-        f"{row.id}  {row.failed_at}  {row.failure_reason}  {row.last_error_code or '-'}  attempts={row.attempt_count}  "
+        f"{row.id}  {failed_at}  {row.failure_reason}  {row.last_error_code or '-'}  attempts={row.attempt_count}  "
         f"{row.event_type}  {row.aggregate_type}/{row.aggregate_id}  {row.topic}  {row.event_id}  {error}"
     )
 

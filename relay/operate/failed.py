@@ -1,9 +1,9 @@
 """`relay failed`: act on the rows that were chosen, batch after batch, and say what became of each."""
 
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +11,7 @@ from relay.errors import ConfigurationError, OperateError
 from relay.outbox.failed import START, Action, Cursor, FailedRows, Filter, Named, Operator, Row
 
 BATCH = 500
+NON_RETRYABLE = "non_retryable"
 _CURSOR = re.compile(r"(?P<failed_at>[0-9T:.+\- ]{10,40}|-?infinity)/(?P<id>[0-9]{1,19})")
 _LARGEST_ID = 2**63 - 1
 _FARTHEST_ZONE = timedelta(hours=15, minutes=59)  # that Postgres knows
@@ -26,6 +27,7 @@ class Done:
     acted: int = 0
     skipped: int = 0  # not failed, discarded already, or no longer as they were chosen
     ordered: int = 0  # of those acted on, or of a dry run chosen
+    non_retryable: int = 0  # of the same
 
 
 def names_of(words: Sequence[str]) -> Named:
@@ -83,6 +85,7 @@ async def act(
             done.acted += len(acted)
             done.skipped += len(batch) - len(acted)
             done.ordered += sum(row.ordered for row in acted)
+            done.non_retryable += sum(row.failure_reason == NON_RETRYABLE for row in acted)
             progress("rows done", done.acted)
     except OperateError as error:
         raise OperateError(f"{done.acted:,} row(s) are done and recorded; {error}") from error
@@ -100,6 +103,7 @@ async def choose(
         done.chosen += len(fit)
         done.skipped += len(batch) - len(fit)
         done.ordered += sum(row.ordered for row in fit)
+        done.non_retryable += sum(row.failure_reason == NON_RETRYABLE for row in fit)
         progress("rows chosen", done.chosen)
     return done
 
@@ -117,7 +121,20 @@ async def named(rows: FailedRows, names: Named) -> list[Row]:
 async def shown(rows: FailedRows, row: Row) -> dict[str, Any]:
     """All that is known of a row: the one place that shows its payload."""
     details, history = await rows.shown(row.id)
-    return {**row._asdict(), **details, "history": history}
+    return {**with_times({**row._asdict(), **details}), "history": [with_times(entry) for entry in history]}
+
+
+def with_times(known: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a row or an entry, its times as RFC 3339."""
+    return {name: _rfc3339(value) if name.endswith("_at") and value else value for name, value in known.items()}
+
+
+def _rfc3339(text: str) -> str:
+    try:
+        moment = datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return text  # a year that Python has not: shown as Postgres has it
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def _until(wanted: Filter | Named, now: Any) -> Filter | Named:

@@ -27,6 +27,4 @@ def test_a_missing_package_is_named_with_the_remedy(package: str) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert done.stderr == (
-        f"relay: the commands need the package {package!r}; run: pip install 'outbox-relay[relay]'\n"
-    )
+    assert done.stderr == (f"relay: the commands need the package {package!r}; run: pip install '.[relay]' in {ROOT}\n")

@@ -49,6 +49,14 @@ def test_where_and_when_it_goes_is_said_by_options(relay: Commands, database: st
     assert rows[1][1:] == (None, None, True, [1], "2024-01-31T12:00:00.000000Z")
 
 
+def test_a_line_for_people_says_what_became_of_the_event(relay: Commands, database: str) -> None:
+    """In words."""
+    del database
+    first, second = (relay(*ONE, "--data", "1", "--dedup-key", "d").stdout.split(maxsplit=2) for _ in range(2))
+    assert (first[2], second[2]) == ("inserted\n", "exists already\n")
+    assert first[:2] == second[:2]
+
+
 def test_data_and_events_come_through_a_pipe(relay: Commands, database: str) -> None:
     """Written by another program, with the last line unfinished or not."""
     data = relay(*ONE, "--data", "-", stdin='{"note": "grüße"}\n')
@@ -123,7 +131,7 @@ def test_a_file_is_stored_in_its_order(relay: Commands, database: str, tmp_path:
     file.write_text(f"{GOOD}\n\n{GOOD}\n")
     done = relay("emit", "--file", str(file))
     assert done.returncode == 0, done.stderr
-    assert [line.split()[2] for line in done.stdout.splitlines()] == ["True", "True"]
+    assert [line.split()[2] for line in done.stdout.splitlines()] == ["inserted", "inserted"]
     assert count(database) == 2
 
 

@@ -1,6 +1,7 @@
 """`relay status`, `check` and `failed` as an operator runs them: exit codes, words, and JSON for scripts."""
 
 import json
+import re
 from pathlib import Path
 
 import psycopg
@@ -92,6 +93,7 @@ def test_an_action_says_what_it_did_and_show_knows_it(outbox: Commands) -> None:
         "acted": 1,
         "skipped": 0,
         "ordered": 0,
+        "non_retryable": 0,
     }
     assert "DE02" in shown.stdout
     assert "discard by ana" in shown.stdout
@@ -126,3 +128,33 @@ def test_a_row_that_is_not_there_is_a_failure(outbox: Commands) -> None:
     done = outbox("failed", "show", "4711")
     assert done.returncode == 1
     assert "the outbox has no row 4711; it was deleted, or never there" in done.stderr
+
+
+def test_an_empty_list_says_whether_anything_failed(outbox: Commands) -> None:
+    """A filter that meets nothing is no all-clear."""
+    assert outbox("failed", "list", "--code", "NOBODY").stderr == "no failed row matches\n"
+    assert outbox("failed", "retry", "--all").returncode == 0
+    assert outbox("failed", "list").stderr == "no row has failed\n"
+
+
+def test_a_retry_of_what_cannot_go_out_says_so(outbox: Commands) -> None:
+    """It would fail again at once."""
+    with psycopg.connect(outbox.settings["DATABASE_URL"]) as owner:
+        owner.execute("update outbox_events set failure_reason = 'non_retryable' where aggregate_id = '1'")
+    for options in (["--dry-run"], []):
+        done = outbox("failed", "retry", "--all", *options)
+        assert done.stdout.splitlines()[1] == (
+            "1 of them are non_retryable and will fail again unless they were changed: see docs/operate.md"
+        )
+
+
+def test_times_are_rfc_3339_wherever_a_failed_row_is_told_of(outbox: Commands) -> None:
+    """As in the message, for whoever compares them with a log line."""
+    assert outbox("failed", "discard", "--aggregate-id", "1", "--reason", "a test order").returncode == 0
+    listed = outbox("failed", "list", "--reason", "discarded")
+    row = json.loads(outbox("failed", "list", "--reason", "discarded", "--json").stdout)["rows"][0]
+    shown = json.loads(outbox("failed", "show", row["event_id"], "--json").stdout)
+
+    times = [row["failed_at"], row["created_at"], shown["failed_at"], *(each["acted_at"] for each in shown["history"])]
+    assert [time for time in times if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", time)] == []
+    assert row["failed_at"] in listed.stdout
