@@ -8,7 +8,7 @@ from collections.abc import Callable
 from json import JSONDecodeError
 from typing import Any
 
-from relay.kernel.redaction import CUT, MOST_READ, without_braces, without_data, without_quoted
+from relay.kernel.redaction import CUT, MOST_READ, without_braces, without_data, without_quoted, without_values
 
 _MOST_FAULTS = 5
 _SQLSTATE = re.compile(r"[0-9A-Z]{5}")
@@ -181,7 +181,7 @@ def _text(error: BaseException, depth: int) -> str:
 
 
 def _free(text: str) -> str:
-    return without_braces(_line(text, _NAMED))
+    return without_values(without_braces(_line(text, _NAMED)))
 
 
 def _line(text: str, named: re.Pattern[str], clean: Callable[[str], str] = without_data) -> str:

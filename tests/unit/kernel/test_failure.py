@@ -134,6 +134,88 @@ def test_no_value_is_told(hold: Callable[[str], BaseException], before: str, aft
 
 
 @pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("field email has value alice@example.com, not allowed", "field email has value …, not allowed"),
+        ("field name has value John Smith", "field name has value …"),
+        ("the value of name, John", "the value of …, John"),
+        ("field holder: value John Smith, expected an integer", "field holder: value …, expected an integer"),
+        ("the value for field holder is John Smith, not an integer", "the value for field holder is …, not an integer"),
+        (
+            "schema validation failed at /card/holder: John Smith is not an integer",
+            "schema validation failed at /card/holder: … is not an integer",
+        ),
+        ("John Smith is not of type integer", "… is not of type integer"),
+        ("<email>alice@x.y</email>", "<email>…</email>"),
+        ("bad element <holder id=1>John Smith</holder> found", "bad element <holder id=1>…</holder> found"),
+    ],
+)
+def test_a_value_without_quotes_is_cut_where_words_announce_it(said: str, told: str) -> None:
+    """What stays says which field is wrong, and how."""
+    assert sentence(BrokerError("INVALID_ARGUMENT", said)) == f"BrokerError: INVALID_ARGUMENT: {told}"
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("mail alice.b+c@mail.example.com bounced", "mail … bounced"),
+        ("password is hunter2", "password is …"),
+        ("the password was swordfish", "the password was …"),
+        ("the password for alice is swordfish, sorry", "the password for alice is …, sorry"),
+        ("token hunter2secret rejected", "token … rejected"),
+        ("API key hunterSecret rejected", "API key … rejected"),
+        ("key was sk-proj-abcdef0123456789", "key was …"),
+        ("connect postgresql://u:p w@h/db failed", "connect postgresql://…@h/db failed"),
+        ("connect postgresql://u:1 2/3@4@h/db failed", "connect postgresql://…@h/db failed"),
+        ("connect redis://:p w@h failed", "connect redis://…@h failed"),
+        ("ssn 123-45-6789 bad", "ssn … bad"),
+        ("ssn 123456789 bad", "ssn … bad"),
+        ("call +49 170 1234567 or (555) 123-4567 or 555-123-4567", "call … or … or …"),
+        ("iban DE89 3704 0044 0532 0130 00 refused", "iban … refused"),
+        ("account GB29NWBK60161331926819 refused", "account … refused"),
+    ],
+)
+def test_what_looks_like_a_secret_or_a_person_is_cut(said: str, told: str) -> None:
+    """By its form, or by the word before it; of an error and of a line of somebody else."""
+    assert sentence(BrokerError("UNKNOWN", said)) == f"BrokerError: UNKNOWN: {told}"
+    assert redacted(said) == told
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "token expired",
+        "the token is expired",
+        "The token has expired or was revoked at 2024-01-31 12:00:00+00:00",
+        "credentials are missing",
+        "the password is wrong",
+        "the signature is not valid",
+        "no password supplied",
+        "password authentication failed for user app",
+        "invalid_grant: Token must be a short-lived token (60 minutes) and in a reasonable timeframe",
+        "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other one.",
+        "Your default credentials were not found. To set up Application Default Credentials, see the documentation",
+        "User not authorized to perform this: relay@project-1.iam.gserviceaccount.com lacks pubsub.topics.publish",
+        "The value for message_count is too large. You passed 1001 in the request, but the maximum value is 1000.",
+        "Invalid value at messages, attribute value exceeds 1024 bytes",
+        "a key value is required",
+        "Invalid Avro data: value of wrong type at field x",
+        "API key not valid. Please pass a valid API key.",
+        "Resource not found (resource=orders-2024-01-31-1).",
+        "topic projects/p-1/topics/555-123-4567 is away since 2024-01-31",
+        "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:8085: Connection refused",
+        "https://pubsub.googleapis.com:443 refused the account relay@p.iam.gserviceaccount.com",
+        "row 550e8400-e29b-41d4-a716-446655440000 took 1 000 ms",
+        "the message is not a valid request: topic is not a string",
+    ],
+)
+def test_a_useful_sentence_stays_whole(said: str) -> None:
+    """What Google, Postgres and their drivers say of the request, and not of its data."""
+    assert sentence(BrokerError("UNKNOWN", said)) == f"BrokerError: UNKNOWN: {said}"
+    assert redacted(said) == said
+
+
+@pytest.mark.parametrize(
     "text",
     [
         f"postgresql://app:{MARK}@db:5432/app is away",
