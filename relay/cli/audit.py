@@ -23,7 +23,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         description="""\
 Reads a subscription to its end and compares it with the outbox: what was lost,
 what nobody emitted, what came twice or out of order. Exits 0 when nothing is
-wrong; duplicates and rows that failed are reported and are not wrong.
+wrong; duplicates, rows that failed and rows that were discarded are reported
+and are not wrong.
 
 It empties the subscription, so give it one of its own that was there before the
 first event: a second run, or a subscription younger than the events, reports

@@ -86,7 +86,8 @@ class AuditReport:
     duplicates: int  # further messages of an event: the relay published it again
     redelivered: int  # further deliveries of a message: the broker's doing
     pending: int  # rows that are still to be published
-    failed: int  # rows that never will be
+    failed: int  # rows that will not be unless an operator retries them
+    discarded: int  # rows that an operator gave up
     early: int  # seen although their rows are not marked published: a crash came between
     late: int  # marked published while the audit ended, and not seen yet
 

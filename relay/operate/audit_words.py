@@ -18,6 +18,7 @@ _WORDS = {
     "redelivered": "further deliveries of a message: the broker repeated it",
     "pending": "rows still to be published",
     "failed": "rows that failed and are not published",
+    "discarded": "rows that an operator gave up, and that are not published",
     "early": "received, and their rows are not marked published",
     "late": "marked published while the audit ended, not received yet",
 }
@@ -48,7 +49,7 @@ def _hint(report: AuditReport) -> Iterator[str]:
 
 
 def _sentence(report: AuditReport) -> str:
-    failed = f"; {_rows(report.failed)} failed and will never be published" if report.failed else ""
+    failed = f"; {_rows(report.failed)} failed and will not be published unless retried" if report.failed else ""
     return _judgement(report) + failed
 
 

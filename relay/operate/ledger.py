@@ -61,7 +61,7 @@ _FINDINGS: Mapping[str, str] = MappingProxyType(
             group by again.event_id, again.message_id order by min(again.number)""",
         "early": """
             select event_id from firsts join rows using (event_id)
-            where state in ('pending', 'failed') order by number""",
+            where state in ('pending', 'failed', 'discarded') order by number""",
         "late": """
             select event_id from rows
             where here and state = 'late' and event_id not in (select event_id from firsts) order by id""",
@@ -76,6 +76,7 @@ _TOTALS: Mapping[str, str] = MappingProxyType(
         "expected": "select count(*) from rows where here and state = 'published'",
         "pending": "select count(*) from rows where here and state = 'pending'",
         "failed": "select count(*) from rows where here and state = 'failed'",
+        "discarded": "select count(*) from rows where here and state = 'discarded'",
     }
 )
 

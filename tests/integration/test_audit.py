@@ -341,18 +341,19 @@ async def test_a_row_of_another_topic_is_neither_expected_nor_welcome(
 
 async def test_pending_and_failed_rows_owe_nothing(hand: Hand, audit: Audit, channel: Channel) -> None:
     """Rows that are not published yet, or never will be, are counted and not missed."""
-    published, failed = hand.emit(), hand.emit()
+    published, discarded, failed = hand.emit(), hand.emit(), hand.emit()
     hand.emit()
     await hand.relay(published)
-    hand.connection.execute(
-        "update outbox_events set failed_at = now(), failure_reason = 'discarded' where event_id = %s", (failed,)
-    )
+    for event_id, reason in ((discarded, "discarded"), (failed, "max_attempts")):
+        hand.connection.execute(
+            "update outbox_events set failed_at = now(), failure_reason = %s where event_id = %s", (reason, event_id)
+        )
     hand.connection.commit()
 
     report = await audit(channel)
 
     assert report.passed
-    assert (report.expected, report.pending, report.failed) == (1, 1, 1)
+    assert (report.expected, report.pending, report.failed, report.discarded) == (1, 1, 1, 1)
 
 
 async def test_a_message_before_its_mark_is_early(hand: Hand, audit: Audit, channel: Channel) -> None:

@@ -9,7 +9,8 @@ select id, event_id::text, coalesce(ordering_key, '') as ordering_key,
                   where event_type like route.pattern
                   order by place limit 1),
                 %(default_topic)s::text) = any(%(topics)s) as here,
-       case when failed_at is not null then 'failed'
+       case when failure_reason = 'discarded' then 'discarded'
+            when failed_at is not null then 'failed'
             when published_at is null then 'pending'
             when published_at >= now() - make_interval(secs => %(silence)s) then 'late'
             else 'published' end as state

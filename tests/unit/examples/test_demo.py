@@ -34,7 +34,7 @@ SHIPPING = cast("Shipping", SimpleNamespace(recognised=1))
 END = Ending(pending=0, failed=1, shipments=SOLD, orders_shipped_once=SOLD)
 REPORT = AuditReport(
     subscription="s", topic="t", ordered=True, expected=SOLD, seen=SOLD, messages=SOLD + 1, duplicates=1, failed=1,
-    examples={}, **NOTHING,
+    discarded=0, examples={}, **NOTHING,
 )  # fmt: skip
 
 
