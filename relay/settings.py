@@ -57,7 +57,7 @@ class Settings(BaseSettings):
     pubsub_emulator_host: str = ""
     """host:port of an emulator; nothing leaves the machine then, and no credentials are asked for."""
     pubsub_endpoint: str = ""
-    """A regional endpoint, such as europe-west1-pubsub.googleapis.com:443. The global one"""
+    """A regional endpoint, such as europe-west1-pubsub.googleapis.com:443; without it, the global one."""
     google_credentials_json: SecretStr = SecretStr("")
     """The content of a key or federation file, as JSON or its base64; goes over GOOGLE_APPLICATION_CREDENTIALS."""
 
@@ -77,7 +77,7 @@ class Settings(BaseSettings):
     relay_poll_jitter_ms: Duration = parse("250ms")
     """Up to how much longer it sleeps, so that several relays do not look at the same moment. 250ms"""
     relay_publish_budget_ms: PositiveDuration = parse("15s")
-    """How long one batch may wait for the broker, and each request a third of it; rows stay locked meanwhile. 15s"""
+    """How long one batch may wait for the broker, each request less than a third of it; rows stay locked. 15s"""
     relay_idle_tx_ms: PositiveDuration = parse("20s")
     """When the database ends a session that waits inside a transaction; above the budget. 20s"""
     relay_outage_max_ms: PositiveDuration = parse("10s")
@@ -124,7 +124,7 @@ class Settings(BaseSettings):
     relay_stats_ms: PositiveDuration = parse("1m")
     """How often `relay run` logs its relay_stats line: what is due, what failed, what it did. 1m"""
     relay_http: str = ""
-    """Where health and metrics are served: a port of this machine alone, host:port, or off."""
+    """Where `relay run` serves health and metrics: a port of this machine alone, host:port, or off."""
     relay_http_token: SecretStr = SecretStr("")
     """The bearer token that HTTP requests carry. Required where RELAY_HTTP is reached from other machines."""
     port: str = ""

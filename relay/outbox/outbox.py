@@ -135,6 +135,15 @@ class Batch:
         # Beyond the newest the next look begins anew.
         return Candidates(rows, len(found), next_places[0] if next_places else START)
 
+    async def controls(
+        self, topic: str, types: Sequence[str], beyond: int, rows: int, size_bytes: int
+    ) -> list[Claimed]:
+        """Lock the newest fresh rows of a topic beyond an id, each of at most these bytes, the newest first."""
+        limits = {"topic": topic, "types": list(types), "beyond": beyond, "rows": rows, "bytes": size_bytes}
+        cursor = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
+        await cursor.execute(statement("claim_controls"), limits)
+        return await cursor.fetchall()
+
     async def settle(self, accepted: Sequence[Accepted], charged: Sequence[Charged]) -> None:
         """Mark what the broker took and who pays for what it did not; one statement each, whatever their number."""
         if accepted:

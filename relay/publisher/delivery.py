@@ -1,12 +1,13 @@
 """One topic's share of a batch: its requests are sent, and where one fails, it is found out who pays.
 
 A row pays when it failed alone, the topic then took another row, and the row failed alone once more. What makes others
-fail for a while, and ends, accuses nobody: the row is taken the second time. A row that alone is left of a request that
-failed, because all the others were taken, needs no further control.
+fail for a while, and ends, accuses nobody: the row is taken the second time. Where no other row of the batch is taken,
+one of the topic's newest is asked for. Without any, a row pays only when it alone is left of a request that failed, and
+failed in every part of it, one of them after others had been taken.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -19,6 +20,9 @@ from relay.publisher.events import RequestFailed
 from relay.publisher.failures import Suspicion, Verdict, suspicion, verdict
 from relay.publisher.isolation import Isolation
 from relay.publisher.message import Sendable
+
+# Claims more of a topic's rows, to be asked as controls.
+Reserve = Callable[[], Awaitable[list[Sendable]]]
 
 
 class Guilty(NamedTuple):
@@ -39,6 +43,7 @@ class Delivered:
     # Rows of requests that failed, and of which it is not known whether they are at fault.
     suspects: frozenset[int] = frozenset()
     outage: Exception | None = None  # why the topic's circuit opens
+    controls: Sequence[Claimed] = ()  # rows that were claimed beyond the batch, and sent
 
 
 @dataclass(slots=True)
@@ -68,10 +73,14 @@ class Delivery:
     request_seconds: float
     deadline: float
     observe: Observe
+    reserve: Reserve
     _accepted: list[tuple[Claimed, Accepted]] = field(default_factory=list)
     _guilty: list[Guilty] = field(default_factory=list)
     _released: list[_Failed] = field(default_factory=list)  # not examined to the end
     _alone: list[_Failed] = field(default_factory=list)  # requests of one row
+    _followed: set[int] = field(default_factory=set)  # rows of parts that failed after others had been taken
+    _controls: list[Sendable] | None = None
+    _asked: list[Claimed] = field(default_factory=list)
     _outage: Exception | None = None
     _sent: int = 0
     _last_taken: int = 0
@@ -85,7 +94,11 @@ class Delivery:
         failures = [failed for task in tasks if (failed := task.result()) is not None]
         for failed in failures:
             await self._examine(failed)
-        await self._confirm(self._left_alone(failures))
+        left_alone = self._left_alone(failures)
+        lacking = [one for one in self._alone if not (self._has_control(one) or one.rows[0][0].id in left_alone)]
+        if any(failed.suspicion.of_a_row for failed in lacking) and self._outage is None:
+            await self._take_control()
+        await self._confirm(left_alone)
         return self._delivered()
 
     async def probe(self, rows: Iterable[Sendable]) -> Delivered:
@@ -130,13 +143,23 @@ class Delivery:
     async def _isolate(self, failed: _Failed) -> None:
         isolation = Isolation(len(failed.rows), control=self._has_control(failed))
         last = failed
-        while self._has_time() and (part := isolation.next()) is not None:
+        taken = False
+        while self._has_time():
+            part = isolation.next()
+            if part is None:
+                if not (isolation.unresolved and await self._take_control()):
+                    break
+                isolation.reassured()
+                continue
             answer = await self._request(failed.rows[part.rows.start : part.rows.stop])
             if answer is None:
                 isolation.taken(part)
+                taken = True
                 continue
             last = answer
-            isolation.failed(part)
+            if taken and len(part.rows) > 1:
+                self._followed.update(row.id for row, _ in answer.rows)
+            isolation.failed(part, hurry=not self._has_time(2))
             if len(part.rows) == 1:
                 self._alone.append(answer)
             if not answer.suspicion.of_a_row:
@@ -147,13 +170,26 @@ class Delivery:
             self._outage = self._outage or last.error
         self._released += [_Failed(failed.rows[rows.start : rows.stop], last.error, last.sent) for rows in unresolved]
 
+    async def _take_control(self) -> bool:
+        """Send one of the topic's newest rows; whether it was taken."""
+        if self._controls is None:
+            self._controls = await self.reserve()
+        if not (self._controls and self._has_time()):
+            return False
+        row = self._controls.pop(0)
+        self._asked.append(row[0])
+        if await self._request([row]) is None:
+            return True
+        self._controls = []  # one is enough to see that nothing is taken now
+        return False
+
     def _left_alone(self, failures: Sequence[_Failed]) -> frozenset[int]:
-        """The rows that alone were not taken of a request of several that failed."""
+        """The rows that alone were not taken of a request, and failed in parts of it after others had been taken."""
         taken = {row.id for row, _ in self._accepted}
         left = [
             [row.id for row, _ in failed.rows if row.id not in taken] for failed in failures if len(failed.rows) > 1
         ]
-        return frozenset(rows[0] for rows in left if len(rows) == 1)
+        return frozenset(rows[0] for rows in left if len(rows) == 1 and rows[0] in self._followed)
 
     async def _confirm(self, left_alone: frozenset[int]) -> None:
         """Ask once more for each row that failed alone, and has a control: it pays when it fails again."""
@@ -183,8 +219,8 @@ class Delivery:
         """Whether the topic took something that was sent after the request."""
         return self._last_taken > failed.sent
 
-    def _has_time(self) -> bool:
-        return self.deadline - self.monotonic() >= self.request_seconds
+    def _has_time(self, requests: int = 1) -> bool:
+        return self.deadline - self.monotonic() >= requests * self.request_seconds
 
     def _delivered(self) -> Delivered:
         return Delivered(
@@ -193,4 +229,5 @@ class Delivery:
             guilty=self._guilty,
             suspects=frozenset(row.id for failed in self._released for row, _ in failed.rows),
             outage=self._outage,
+            controls=self._asked,
         )

@@ -44,20 +44,26 @@ class Isolation:
 
     def taken(self, part: Part) -> None:
         """The part was taken."""
-        self._taken = True
-        self._in_a_row = 0
         if self._todo and self._todo[-1].of == part.of != self._whole and len(self._todo[-1].rows) > 1:
             # What failed before this part was halved is in the other half. Only the whole request may have met a blip.
             self._halve(self._todo.pop().rows)
+        self.reassured()
+
+    def reassured(self) -> None:
+        """The topic took something else: what failed so far is worth another look."""
+        self._taken = True
+        self._in_a_row = 0
         for rows in self._waiting[::-1]:
             self._halve(rows)
         self._waiting = []
 
-    def failed(self, part: Part) -> None:
-        """The part failed."""
+    def failed(self, part: Part, *, hurry: bool = False) -> None:
+        """The part failed. In a hurry its halves come last: others may be taken before the time is over."""
         self._in_a_row += self._taken
         if len(part.rows) == 1:
             self._descending = False
+        elif hurry:
+            self._todo[:0] = _halves(part.rows)
         elif self._taken or self._descending:
             self._halve(part.rows)
         else:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from math import ceil
+from itertools import islice
 
 from relay.brokers.broker import RequestLimits
 from relay.envelope import MESSAGE_BYTES, OVERHEAD_BYTES, Message, attributes_fault
@@ -15,8 +15,8 @@ ATTRIBUTE_FRAMING_BYTES = 8
 
 # A message above this travels alone: what its size draws from a broker or a proxy must not meet others.
 LARGE_BYTES = 1_000_000
-# What failed once is sent in so many requests the next time, side by side.
-SUSPECT_PARTS = 8
+# What failed once is sent in so many requests at most, side by side.
+SUSPECT_PARTS = 64
 
 # A row with its message.
 Sendable = tuple[Claimed, Message]
@@ -43,21 +43,24 @@ def message_of(row: Claimed) -> Message:
 
 
 def requests(
-    rows: Sequence[Sendable], suspects: AbstractSet[int], limits: RequestLimits
+    rows: Sequence[Sendable], suspects: AbstractSet[int], rows_a_part: int, limits: RequestLimits
 ) -> Iterator[Sequence[Sendable]]:
     """Cut one topic's messages, in their order, into requests that the broker takes.
 
-    Rows that failed before, or whose ids are among the suspects, come first and in smaller parts: whatever is sent
-    after them is their control. Large messages travel alone.
+    Rows that failed before, or whose ids are among the suspects, come first and in small parts, some of them: whatever
+    is sent after them is their control. Large messages travel alone.
     """
     suspected = [pair for pair in rows if pair[0].attempt_count or pair[0].id in suspects]
     others = [pair for pair in rows if not (pair[0].attempt_count or pair[0].id in suspects)]
-    for group, parts in ((suspected, SUSPECT_PARTS), (others, 1)):
-        yield from ([pair] for pair in group if pair[1].size_bytes > LARGE_BYTES)
-        small = [pair for pair in group if pair[1].size_bytes <= LARGE_BYTES]
-        rows_a_part = max(1, ceil(len(small) / parts))
-        for start in range(0, len(small), rows_a_part):
-            yield from _within(small[start : start + rows_a_part], limits)
+    yield from islice(_cut(suspected, rows_a_part, limits), SUSPECT_PARTS)
+    yield from _cut(others, limits.messages, limits)
+
+
+def _cut(rows: Sequence[Sendable], most: int, limits: RequestLimits) -> Iterator[Sequence[Sendable]]:
+    yield from ([pair] for pair in rows if pair[1].size_bytes > LARGE_BYTES)
+    small = [pair for pair in rows if pair[1].size_bytes <= LARGE_BYTES]
+    for start in range(0, len(small), most):
+        yield from _within(small[start : start + most], limits)
 
 
 def _within(rows: Iterable[Sendable], limits: RequestLimits) -> Iterator[Sequence[Sendable]]:

@@ -118,7 +118,7 @@ def judge(claimed: Sequence[Claimed], built: Built, delivered: Sequence[Delivere
     guilty = [*built.guilty, *((topic.topic, row) for topic in delivered for row in topic.guilty)]
     charges = [(topic, row, charge(row.verdict, row.row.attempt_count, attempts)) for topic, row in guilty]
     return Outcome(
-        claimed=claimed,
+        claimed=[*claimed, *(row for topic in delivered for row in topic.controls)],
         accepted=[pair for topic in delivered for pair in topic.accepted],
         charged=[Charging(topic, row, paid) for topic, row, paid in charges if paid is not None],
         released=sum(len(topic.suspects) for topic in delivered),

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from math import ceil
 
 from relay.brokers.broker import Broker
 from relay.kernel.backoff import Delay
@@ -18,9 +19,9 @@ from relay.outbox.outbox import Batch, Candidates, Claim, Outbox
 from relay.publisher import crash_points
 from relay.publisher.circuits import Circuits
 from relay.publisher.crash_points import Point
-from relay.publisher.delivery import Delivered, Delivery
+from relay.publisher.delivery import Delivered, Delivery, Reserve
 from relay.publisher.events import TopicClosed, TopicOpened, TopicProbed
-from relay.publisher.failures import Attempts, suspicion
+from relay.publisher.failures import Attempts
 from relay.publisher.message import Sendable, requests
 from relay.publisher.outcome import Built, build, judge, settle
 from relay.routes import Routes
@@ -28,12 +29,17 @@ from relay.routes import Routes
 # A claim of each kind stops at this size, whatever the number of rows: it bounds what a pass holds in memory, and what
 # a slow line has to carry.
 CLAIM_BYTES = 4_000_000
-# Each request may take this part of the publish budget: one that hangs leaves time to find out why.
-REQUESTS_IN_BUDGET = 3
-# What a probe may take, in requests that hang.
-REQUESTS_IN_PROBE = 2
+# So many requests that hang fit into the publish budget, with some that do not: one leaves time to find out why.
+REQUESTS_IN_BUDGET = 3.2
+# The same of a probe.
+REQUESTS_IN_PROBE = 2.1
 # So many open topics are asked side by side between two batches.
 PROBES_AT_ONCE = 20
+# Where nothing of a batch is taken, so many of the topic's newest rows, of at most so many bytes, may be asked for.
+CONTROLS = 50
+CONTROL_BYTES = 100_000
+# Rows that failed are sent in parts of an eighth of what they failed in.
+SHRINK = 8
 # Looking for rows beside those of open topics, and in vain, may cost this share of the time at most.
 FRUITLESS_SHARE = 1 / 20
 
@@ -63,6 +69,14 @@ class PublishPolicy:
         return self.publish_seconds / REQUESTS_IN_BUDGET
 
 
+@dataclass(frozen=True, slots=True)
+class _Suspects:
+    """Rows of a topic that failed among others, and in parts of how many they are sent next."""
+
+    ids: frozenset[int]
+    rows_a_part: int
+
+
 class Publisher:
     """The runner that publishes."""
 
@@ -71,8 +85,7 @@ class Publisher:
     def __init__(self, outbox: Outbox, broker: Broker, policy: PublishPolicy, observe: Observe) -> None:
         self.pace = policy.pace
         self._circuits = Circuits(policy.outage)
-        self._suspects: dict[str, frozenset[int]] = {}
-        self._doubtful: set[str] = set()  # topics that opened although only some of their rows were asked
+        self._suspects: dict[str, _Suspects] = {}
         self._claim_again_at = 0.0
         self._outbox = outbox
         self._broker = broker
@@ -82,17 +95,13 @@ class Publisher:
     async def run_once(self, budget: Budget) -> Report:
         """Publish batch after batch until nothing can be published now, or the budget is spent."""
         total = Report()
-        probed: set[str] = set()
         while True:
-            # Where perhaps only those rows are at fault that stood in front, others are asked at once; but once a pass.
-            doubtful = [topic for topic in self._doubtful if topic not in probed]
-            due = [topic for topic in self._circuits.due(budget.monotonic()) if topic not in doubtful]
-            asked = [*doubtful, *due][:PROBES_AT_ONCE]
-            if asked:
-                probed.update(asked)
+            if asked := self._circuits.due(budget.monotonic())[:PROBES_AT_ONCE]:
                 total = _sum(total, await self._probe(asked, budget.monotonic))
+                if budget.spent(total.processed):
+                    return total
             total = _sum(total, await self._batch(budget.monotonic))
-            left = total.next is Next.AGAIN or bool(self._doubtful - probed)
+            left = total.next is Next.AGAIN or self._circuits.due(budget.monotonic())
             if not left or budget.spent(total.processed):
                 return total
 
@@ -111,7 +120,7 @@ class Publisher:
             crash_points.reached(Point.CLAIM_AFTER)
             built = build(claim.rows, self._policy.routes)
             news = self._learn(built)
-            delivered = await self._deliver(built.by_topic, monotonic)
+            delivered = await self._deliver(batch, built.by_topic, monotonic)
             outcome = judge(claim.rows, built, delivered, self._policy.attempts)
             await settle(batch, outcome)
         crash_points.reached(Point.COMMIT_AFTER)
@@ -141,7 +150,6 @@ class Publisher:
     async def _probe(self, topics: Sequence[str], monotonic: Callable[[], float]) -> Report:
         """Ask open topics, side by side, whether they take one of their rows."""
         began = monotonic()
-        self._doubtful.difference_update(topics)
         found: dict[str, Candidates] = {}
         try:
             async with self._outbox.batch() as batch:
@@ -172,7 +180,9 @@ class Publisher:
         deadline = monotonic() + REQUESTS_IN_PROBE * self._policy.request_seconds
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self._delivery(topic, monotonic, deadline).probe(self._in_turn(topic, rows)))
+                group.create_task(
+                    self._delivery(topic, monotonic, deadline, _no_more).probe(self._in_turn(topic, rows))
+                )
                 for topic, rows in by_topic.items()
                 if self._circuits.is_open(topic)
             ]
@@ -200,41 +210,63 @@ class Publisher:
             self._observe(TopicProbed(topic, error, probes, wait))
 
     async def _deliver(
-        self, by_topic: dict[str, list[Sendable]], monotonic: Callable[[], float]
+        self, batch: Batch, by_topic: dict[str, list[Sendable]], monotonic: Callable[[], float]
     ) -> Sequence[Delivered]:
         deadline = monotonic() + self._policy.publish_seconds
+        newest = max((row.id for rows in by_topic.values() for row, _ in rows), default=0)
+        requests = {topic: list(self._requests(topic, rows)) for topic, rows in by_topic.items()}
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(self._delivery(topic, monotonic, deadline).send(self._requests(topic, rows)))
+                group.create_task(
+                    self._delivery(topic, monotonic, deadline, self._reserve(batch, topic, rows, newest)).send(
+                        requests[topic]
+                    )
+                )
                 for topic, rows in by_topic.items()
             ]
         delivered = [task.result() for task in tasks]
         for topic in delivered:
-            self._remember(topic, _types(by_topic[topic.topic]), monotonic())
+            sent = {row.id for request in requests[topic.topic] for row, _ in request}
+            unsent = frozenset(row.id for row, _ in by_topic[topic.topic] if row.id not in sent)
+            self._remember(topic, unsent, _types(by_topic[topic.topic]), monotonic())
         return delivered
 
-    def _delivery(self, topic: str, monotonic: Callable[[], float], deadline: float) -> Delivery:
-        return Delivery(topic, self._broker, monotonic, self._policy.request_seconds, deadline, self._observe)
+    def _reserve(self, batch: Batch, topic: str, rows: Sequence[Sendable], beyond: int) -> Reserve:
+        """Claims the topic's newest rows that a batch left behind, when one is asked for as a control."""
+
+        async def reserve() -> list[Sendable]:
+            claimed = await batch.controls(topic, tuple(_types(rows)), beyond, CONTROLS, CONTROL_BYTES)
+            return build(claimed, self._policy.routes).by_topic.get(topic, [])
+
+        return reserve
+
+    def _delivery(self, topic: str, monotonic: Callable[[], float], deadline: float, reserve: Reserve) -> Delivery:
+        return Delivery(topic, self._broker, monotonic, self._policy.request_seconds, deadline, self._observe, reserve)
 
     def _requests(self, topic: str, rows: Sequence[Sendable]) -> Iterator[Sequence[Sendable]]:
-        return requests(rows, self._suspects.get(topic, frozenset()), self._broker.limits)
+        suspects = self._suspects.get(topic, _Suspects(frozenset(), ceil(self._policy.batch_size / SHRINK)))
+        return requests(rows, suspects.ids, suspects.rows_a_part, self._broker.limits)
 
     def _tell(self, events: Iterable[object]) -> None:
         for event in events:
             self._observe(event)
 
-    def _remember(self, delivered: Delivered, types: AbstractSet[str], now: float) -> None:
+    def _remember(self, delivered: Delivered, unsent: frozenset[int], types: AbstractSet[str], now: float) -> None:
         topic = delivered.topic
-        if delivered.suspects:
-            self._suspects[topic] = delivered.suspects
-        else:
-            self._suspects.pop(topic, None)
+        before = self._suspects.pop(topic, None)
+        if ids := delivered.suspects | unsent:
+            # Parts that fail again become smaller and smaller, however little a pass has time for.
+            size = before.rows_a_part if before else self._policy.batch_size
+            self._suspects[topic] = _Suspects(ids, max(1, ceil(size / SHRINK)) if delivered.suspects else size)
         if delivered.outage is None:
             self._circuits.well(topic)
         else:
-            if len(delivered.suspects) > 1 and suspicion(delivered.outage).of_a_row:
-                self._doubtful.add(topic)
             self._observe(TopicOpened(topic, delivered.outage, self._circuits.open(topic, types, now)))
+
+
+async def _no_more() -> list[Sendable]:
+    """A probe asks for no other rows than its own."""
+    return []
 
 
 def _types(rows: Iterable[Sendable]) -> set[str]:

@@ -110,7 +110,7 @@ async def test_a_probe_is_three_rows_at_most(bench: Bench) -> None:
     bench.broker.poisoned = lambda message: tried.append(message.attributes["aggregate_id"])
     await bench.run_once()
     tried.clear()
-    for expected in (["1", "49", "0"], ["49", "0", "2"], ["0", "3", "49"], ["4", "49", "0"]):
+    for expected in (["0", "49"], ["1", "49", "0"], ["49", "0", "2"], ["0", "3", "49"]):
         bench.later += 10.25
         await bench.run_once()
         assert tried == expected
@@ -203,11 +203,12 @@ async def test_many_mistyped_topics_do_not_slow_the_others(bench: Bench) -> None
     bench.broker.refuse = lambda topic: BrokerError("NOT_FOUND", "x") if topic != TOPIC else None
     await bench.run_once()
     ids = bench.emit(*range(100, 150))
-    for _ in range(2):
-        bench.broker.asked.clear()
-        bench.later += 2
-        await bench.run_once()
-        assert len({topic for topic, _ in bench.broker.asked} - {TOPIC}) == 20
+    bench.broker.asked.clear()
+    bench.later += 2
+    await bench.run_once()
+    topics = [topic for topic, _ in bench.broker.asked]
+    assert set(topics) == {TOPIC, *(f"mistyped-{number}" for number in range(40))}
+    assert topics.index(TOPIC) == 20  # after half of the probes
     assert bench.broker.event_ids == ids
     assert {event.topic for event in seen(bench, TopicProbed)} == {f"mistyped-{number}" for number in range(40)}
 

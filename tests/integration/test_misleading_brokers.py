@@ -141,7 +141,7 @@ async def test_no_request_is_sent_with_less_than_its_time(bench: Bench) -> None:
     bench.later += 11
     await bench.run_once()
     assert len(given) > 3
-    assert set(given) == {5.0 / 3}
+    assert set(given) == {5.0 / 3.2}
 
 
 async def test_a_message_that_is_too_large_for_the_way_stops_nobody(bench: Bench) -> None:
@@ -159,6 +159,42 @@ async def test_a_message_that_is_too_large_for_the_way_stops_nobody(bench: Bench
         await bench.run_once()
     assert sorted(bench.broker.event_ids) == sorted(ids[1:])
     assert {row[1] for row in bench.attempts()} == {1}
+
+
+@pytest.mark.parametrize(("code", "ends"), [("INVALID_ARGUMENT", "failed"), ("INTERNAL", "charged")])
+async def test_more_bad_rows_than_a_batch_hold_up_nobody(bench: Bench, code: str, ends: str) -> None:
+    """A bad deploy: the topic's newest rows are asked as controls, so each batch of bad rows is charged at once."""
+    bad = set(bench.emit(*range(350)))
+    good = bench.emit(*range(1_000, 1_100))
+    bench.broker.poisoned = lambda message: BrokerError(code, "bad") if message.attributes["event_id"] in bad else None
+    relay = bench.publisher_on(bench.outbox, publish_seconds=60.0)
+    await bench.run_once(relay)
+    assert sorted(bench.broker.event_ids) == sorted(good)
+    assert {row[0] for row in bench.attempts()} == set(range(350))
+    assert count(bench.url, FAILED) == (350 if ends == "failed" else 0)
+
+
+async def test_a_way_that_carries_only_small_requests_is_found_out(bench: Bench) -> None:
+    """Larger ones hang: what failed is sent in smaller and smaller parts, until they pass."""
+    bench.emit(*range(100))
+    hang(bench, hangs=lambda _, messages: len(messages) > 2)
+    for _ in range(12):
+        await bench.run_once()
+        bench.later += 11
+    assert (count(bench.url, PUBLISHED), bench.attempts()) == (100, [])
+
+
+async def test_nothing_begins_after_the_budget(bench: Bench) -> None:
+    """A probe that used it up is not followed by a batch, which would outlast the time that a pass is given."""
+    bench.emit(*range(10), topic="hangs")
+    hang(bench, hangs=lambda topic, _: topic == "hangs")
+    await bench.run_once()
+    bench.emit(1)
+    bench.later += 11
+    began = bench.later
+    report = await bench.run_once(seconds=3.0)  # a probe of two requests that hang takes 3.1 s
+    assert bench.later - began < 3.0 + 5.0 / 3.2
+    assert report.updated == 0
 
 
 class TestTick:

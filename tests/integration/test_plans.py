@@ -98,6 +98,14 @@ def test_a_probe_looks_at_the_ends_of_the_indexes(connection: psycopg.Connection
     assert max(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0) for scan in scans) <= 3
 
 
+def test_controls_are_the_newest_rows(connection: psycopg.Connection[Any]) -> None:
+    """Read from the end of the index, and no more than are asked for."""
+    limits = {"topic": "events", "types": ["order.paid"], "beyond": ROWS // 2, "rows": 50, "bytes": 100_000}
+    (scan,) = explain(connection, "claim_controls", limits)
+    assert (scan["Index Name"], scan["Scan Direction"]) == ("outbox_events_fresh", "Backward")
+    assert (scan["Actual Rows"], scan.get("Rows Removed by Filter", 0)) == (50, 0)
+
+
 @pytest.mark.parametrize(
     ("name", "values"),
     [
