@@ -191,3 +191,22 @@ def test_an_operator_corrects_a_wrong_topic_as_operate_md_says(granted: str) -> 
             owner.execute(grant.encode())
             operator.execute(correction.encode())
         assert owner.execute("select topic from outbox_events order by id").fetchall() == [("orders",), ("refunds",)]
+
+
+def test_an_operator_mends_a_failed_row_as_operate_md_says(granted: str) -> None:
+    """Its attributes or its topic, with the grant that is named there."""
+    text = (ROOT / "docs/operate.md").read_text(encoding="utf-8")
+    section = text.partition("\n### What a row failed of for good\n")[2].partition("\n## ")[0]
+    (grant,) = re.findall(r"`(grant update [^`]+)`", section)
+    (mending,) = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
+    with psycopg.connect(granted, autocommit=True) as owner:
+        with owner.transaction():
+            emitted = emit(owner, event(topic="ordres", attributes={"kept": "k"}))
+        owner.execute(
+            """update outbox_events set attributes = attributes || '{"goog-trace": "t"}',
+                      failed_at = now(), failure_reason = 'non_retryable'"""
+        )
+        owner.execute(f"{grant} to {OPERATOR}".encode())
+        with psycopg.connect(as_role(granted, OPERATOR), autocommit=True) as operator:
+            operator.execute(mending.replace("4711", str(emitted.sequence)).encode())
+        assert owner.execute("select topic, attributes from outbox_events").fetchall() == [("orders", {"kept": "k"})]
