@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
+from relay.cli.parts import routes
 from relay.cli.refusals import site_address
 from relay.cli.runners import RUNNERS, chosen, pace, publish_policy
 from relay.kernel.clock import Clock
@@ -32,7 +33,8 @@ class Site:
         grace = settings.relay_idle_tx_ms.total_seconds()
         runner, its_pace = _followed(settings)
         silence = longest_silence(its_pace, pass_seconds, grace)
-        health = Health(clock.monotonic, silence, hung=pass_seconds + grace, runner=runner)
+        hung = pass_seconds + grace
+        health = Health(clock.monotonic, silence, hung, topics=routes(settings).topics, runner=runner)
         metrics = Metrics(_version(), schema.newest(), time.time, health)
         self.listeners = (health, metrics)
         self._pages = Pages(health, metrics, self._address.token)

@@ -4,9 +4,10 @@ A process whose event loop answers may still publish nothing. So both answers co
 ended, when, and what the broker made of it. Nothing here asks the database or the broker anything.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from math import inf
 from typing import Any
 
 import psycopg
@@ -86,11 +87,20 @@ class Health:
     """Listens to what happens, and answers from it whenever it is asked.
 
     `silence` is what `longest_silence` says of the runner; `hung` is the length from which on a pass did not end by
-    itself but had to be cancelled, which proves that it was stuck and not that it moves.
+    itself but had to be cancelled, which proves that it was stuck and not that it moves. `topics` are those of the
+    settings; one that only a row names may be mistyped, and says nothing of the broker.
     """
 
-    def __init__(self, monotonic: Callable[[], float], silence: float, hung: float, runner: str = "publish") -> None:
+    def __init__(
+        self,
+        monotonic: Callable[[], float],
+        silence: float,
+        hung: float,
+        topics: Collection[str] = (),
+        runner: str = "publish",
+    ) -> None:
         self._monotonic = monotonic
+        self._configured = frozenset(topics)
         self._silence = silence
         self._hung = hung
         self._runner = runner
@@ -116,7 +126,7 @@ class Health:
             case BatchSettled():
                 self._settled(event)
             case TopicOpened() | TopicProbed():
-                self._hear(event.topic, open_=True, seconds=event.probe_in_seconds + LATELY_SECONDS)
+                self._hear(event.topic, open_=True, seconds=inf)  # until it is closed
             case TopicClosed():
                 # Without rows it was not asked: what was last heard of it stands.
                 self._hear(event.topic, open_=not event.taken, seconds=LATELY_SECONDS)
@@ -184,9 +194,11 @@ class Health:
         closed = [name for name, topic in asked.items() if topic.open]
         if not closed:
             return Check("broker", State.OK)
-        if len(closed) == len(asked):
+        named_by_rows_alone = self._configured and self._configured.isdisjoint(closed)
+        if len(closed) == len(asked) and not named_by_rows_alone:
             return Check("broker", State.FAILED, f"every topic that was asked for refuses messages: {_named(closed)}")
-        return Check("broker", State.DEGRADED, f"refuse messages, while others take them: {_named(closed)}")
+        others = "no other was asked for" if named_by_rows_alone and len(closed) == len(asked) else "others take them"
+        return Check("broker", State.DEGRADED, f"refuse messages, while {others}: {_named(closed)}")
 
     def _pipeline(self) -> Check:
         movement = self._movement()

@@ -215,6 +215,26 @@ def test_when_every_topic_refuses_it_is_not_ready(health: Health, time: Time) ->
     assert health.ready().state is State.OK
 
 
+def test_a_topic_that_only_a_row_names_does_not_make_it_unready(time: Time) -> None:
+    """It may be mistyped; one of the settings that refuses is another matter."""
+    health = Health(time, SILENCE, HUNG, topics=["orders"])
+    health(FINISHED)
+    health(opened("mistyped"))
+    assert faults(health) == {"broker": "refuse messages, while no other was asked for: mistyped"}
+    assert health.ready().ok
+    health(opened("orders"))
+    assert not health.ready().ok
+
+
+def test_a_topic_is_open_until_it_is_closed(health: Health, time: Time) -> None:
+    """However long nobody could ask it, because others held its rows."""
+    health(FINISHED)
+    health(opened("a"))
+    time.now += 10 * LATELY_SECONDS
+    health(FINISHED)
+    assert not health.ready().ok
+
+
 def test_a_topic_that_only_ran_out_of_rows_does_not_speak_for_the_broker(health: Health, time: Time) -> None:
     """Another relay drained it: what was last heard of it stands for a while, and then nothing is known."""
     health(FINISHED)
@@ -243,15 +263,6 @@ def test_a_probe_that_was_taken_does_not_close_the_topic(health: Health) -> None
     health(settled("a"))
 
     assert not health.ready().ok
-
-
-def test_a_topic_that_nobody_asks_for_any_more_is_forgotten(health: Health, time: Time) -> None:
-    """Its rows are gone, so no probe will ever close it."""
-    health(opened("a"))
-    time.now += LATELY_SECONDS + 1
-    health(FINISHED)
-
-    assert health.ready().state is State.OK
 
 
 def test_memory_and_sentences_are_bounded_whatever_the_rows_say(health: Health) -> None:
