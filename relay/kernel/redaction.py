@@ -107,12 +107,12 @@ _VALUES = tuple(
             r"(\b(?:ha[sd]|have|with|having)\s+(?:the\s+|an?\s+)?(?:\w+\s+)?value\b\s*[:=]?\s*)"
             rf"(?:of\s+)?{_NOT_CUT}{_TO_COMMA}"
         ),
-        rf"(\bvalue\s+of\s+){_NOT_CUT}(?!(?:an?\s+|the\s+)?(?:wrong|incorrect|invalid|type)\b){_TO_COMMA}",
+        rf"({_NO_LIMIT}\bvalue\s+of\s+){_NOT_CUT}(?!(?:an?\s+|the\s+)?(?:wrong|incorrect|invalid|type)\b){_TO_COMMA}",
         (
             rf"({_NO_LIMIT}\bvalue\s+(?:(?:for|at|in|on)\s+\S+\s+(?:\S+\s+){{0,2}}?)?(?:is|was)\s+)"
             rf"{_NOT_CUT}(?!{_STATES}){_TO_COMMA}"
         ),
-        rf"({_NO_LIMIT}\bvalue\b\s*[:=]?\s+){_NOT_CUT}(?!{_VALUE_PROSE}){_TO_COMMA}",
+        rf"({_NO_LIMIT}\bvalue(?:\s*[:=]\s*|\s+)){_NOT_CUT}(?!{_VALUE_PROSE}){_TO_COMMA}",
     )
 )
 _OF_A_KIND = re.compile(

@@ -139,6 +139,7 @@ def test_no_value_is_told(hold: Callable[[str], BaseException], before: str, aft
         ("field email has value alice@example.com, not allowed", "field email has value …, not allowed"),
         ("field name has value John Smith", "field name has value …"),
         ("the value of name, John", "the value of …, John"),
+        ("value=John Smith, bad", "value=…, bad"),
         ("field holder: value John Smith, expected an integer", "field holder: value …, expected an integer"),
         ("the value for field holder is John Smith, not an integer", "the value for field holder is …, not an integer"),
         (
@@ -199,6 +200,7 @@ def test_what_looks_like_a_secret_or_a_person_is_cut(said: str, told: str) -> No
         "The value for message_count is too large. You passed 1001 in the request, but the maximum value is 1000.",
         "Invalid value at messages, attribute value exceeds 1024 bytes",
         "a key value is required",
+        "The maximum value of size is 10",
         "Invalid Avro data: value of wrong type at field x",
         "API key not valid. Please pass a valid API key.",
         "Resource not found (resource=orders-2024-01-31-1).",
