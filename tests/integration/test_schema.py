@@ -157,7 +157,7 @@ class ReaderInHand:
 
     async def source(self) -> Source:
         """Answer like a subscription without order."""
-        return Source("projects/p/subscriptions/s", "projects/p/topics/t", ordered=False)
+        return Source("projects/p/subscriptions/s", "projects/p/topics/orders", ordered=False)
 
     async def next(self, _: float) -> Sequence[Received]:
         """Return everything at once."""
@@ -180,7 +180,7 @@ async def test_every_version_of_postgres_is_relayed_and_audited(any_server: str)
         publisher = Publisher(
             Outbox(lambda: connect_async(url), "public", 20_000),
             broker,
-            policy(batch_size=10, routes=Routes("t")),
+            policy(batch_size=10, routes=Routes("orders")),
             lambda _: None,
         )
         clock = asyncio.get_running_loop().time
@@ -189,7 +189,7 @@ async def test_every_version_of_postgres_is_relayed_and_audited(any_server: str)
         finally:
             await publisher.close()
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as auditing:
-            found = await audit(ReaderInHand(broker), AuditedOutbox(auditing, "public", "p", Routes("t")), quiet=0.0)
+            found = await audit(ReaderInHand(broker), AuditedOutbox(auditing, "public", "p", Routes("orders")), quiet=0.0)
 
     assert (report.updated, report.errors) == (2, 1)
     assert (found.expected, found.messages, found.failed, found.faults) == (2, 2, 1, {})
