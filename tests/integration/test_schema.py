@@ -189,7 +189,8 @@ async def test_every_version_of_postgres_is_relayed_and_audited(any_server: str)
         finally:
             await publisher.close()
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as auditing:
-            found = await audit(ReaderInHand(broker), AuditedOutbox(auditing, "public", "p", Routes("orders")), quiet=0.0)
+            audited = AuditedOutbox(auditing, "public", "p", Routes("orders"))
+            found = await audit(ReaderInHand(broker), audited, quiet=0.0)
 
     assert (report.updated, report.errors) == (2, 1)
     assert (found.expected, found.messages, found.failed, found.faults) == (2, 2, 1, {})
