@@ -33,7 +33,8 @@ _VALUES = frozenset({"default", "expected", "metadata", "serialization", "config
 class Rule:
     """What events of one type must be: of one of these aggregate types, with data that its version's model accepts.
 
-    A model is a pydantic BaseModel or whatever else a TypeAdapter takes: a dataclass, a TypedDict, `list[int]`, `Any`.
+    A model is a pydantic BaseModel or whatever else a TypeAdapter takes: a dataclass, `list[int]`, `Any`, a TypedDict
+    (before Python 3.12 that of typing_extensions).
     How strict it is, and whether it takes unknown fields, is the model's own business.
     """
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 from uuid import UUID
 
 import pytest
@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, field_validator
 from pydantic_core import PydanticCustomError
+from typing_extensions import TypedDict  # before Python 3.12 pydantic takes no other
 
 from relay import InvalidEventError, Registry, Rule
 from relay.emit import _encode
