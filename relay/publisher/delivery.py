@@ -89,7 +89,7 @@ class Delivery:
         """Send the requests side by side, then look for the rows at fault in those that failed."""
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(self._request(rows)) for rows in requests]
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # every request is under way
             crash_points.reached(Point.PUBLISH_AFTER)
         failures = [failed for task in tasks if (failed := task.result()) is not None]
         for failed in failures:
