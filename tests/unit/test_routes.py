@@ -2,7 +2,8 @@
 
 import pytest
 
-from relay.routes import _REMEMBERED, Routes
+from relay.patterns import _REMEMBERED
+from relay.routes import Routes
 
 FULL = "projects/acme/topics/billing"
 
