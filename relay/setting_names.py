@@ -9,7 +9,6 @@ _RESERVED = frozenset(
         "RELAY_SLOTS",
         "RELAY_NOTIFY",
         "RELAY_LISTEN_URL",
-        "RELAY_ON_FAILED_HEAD",
         "RELAY_SHARD_INDEX",
         "RELAY_SHARD_COUNT",
         "RELAY_RETENTION",

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from relay.envelope import topic_fault
+from relay.failed_head import FailedHead
 from relay.kernel.duration import parse, written
 from relay.kernel.supervise import CANCEL_SECONDS, CLOSE_SECONDS
 from relay.routes import Routes
@@ -48,6 +49,10 @@ def inconsistencies(value: Mapping[str, Any]) -> Iterator[str]:
         Routes.parse(value["relay_routes"], value["relay_topic"])
     except ValueError as error:
         yield f"RELAY_ROUTES {error}"
+    try:
+        FailedHead.parse(value["relay_on_failed_head"])
+    except ValueError as error:
+        yield f"RELAY_ON_FAILED_HEAD {error}"
 
 
 def _disorder(value: Mapping[str, Any]) -> Iterator[str]:

@@ -90,6 +90,8 @@ class Settings(BaseSettings):
     """The longest wait of an event between two attempts, jitter included. 2m"""
     relay_retry_jitter_ms: Duration = parse("500ms")
     """Up to how much longer an event waits, so that those that failed together do not return together. 500ms"""
+    relay_on_failed_head: str = "block"
+    """Whether a key waits behind an event that failed for good: block or skip, by type as block,audit.*=skip. block"""
     relay_shutdown_ms: Duration = parse("25s")
     """How long what is in flight may take to end after SIGTERM; Heroku kills at 30s. 25s"""
     relay_runners: str = "publish"

@@ -100,6 +100,13 @@ def test_a_duration_is_shown_as_people_write_it(
     assert shown_of("RELAY_STATS_MS", capsys) == (shown, "environment")
 
 
+def test_a_list_is_shown_as_it_was_written(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """And the default where nothing was."""
+    assert shown_of("RELAY_ON_FAILED_HEAD", capsys) == ("block", "default")
+    monkeypatch.setenv("RELAY_ON_FAILED_HEAD", "skip, order.*=block")
+    assert shown_of("RELAY_ON_FAILED_HEAD", capsys) == ("skip, order.*=block", "environment")
+
+
 def test_a_value_that_cannot_be_read_is_shown_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -65,6 +65,18 @@ WRONG: list[tuple[dict[str, str], str]] = [
         {"RELAY_ROUTES": "*=orders"},
         "RELAY_ROUTES has the route '*=orders', whose pattern would match every event type; name the topic for all others in RELAY_TOPIC",
     ),
+    (
+        {"RELAY_ON_FAILED_HEAD": "wait"},
+        "RELAY_ON_FAILED_HEAD has the part 'wait', which is neither block nor skip nor a type with one of them; write it like audit.*=skip",
+    ),
+    (
+        {"RELAY_ON_FAILED_HEAD": "audit.*=skip, block"},
+        "RELAY_ON_FAILED_HEAD has the part 'block' after its first; the default stands first, once",
+    ),
+    (
+        {"RELAY_ON_FAILED_HEAD": "*=skip"},
+        "RELAY_ON_FAILED_HEAD has the part '*=skip', whose pattern would match every event type; write the default for all others first, as block or skip alone",
+    ),
     ({"RELAY_BATCH_SIZE": "0"}, "RELAY_BATCH_SIZE is '0': input should be greater than or equal to 1"),
     ({"RELAY_MAX_ATTEMPTS": "0"}, "RELAY_MAX_ATTEMPTS is '0': input should be greater than or equal to 1"),
     (
