@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from relay.cli.progress import Progress
 from relay.errors import ConfigurationError
 from relay.kernel.duration import parse
 from relay.operate import failed
+from relay.operate.status import key_shown
 from relay.outbox.failed import START, Action, FailedRows, Filter, Named, Operator, Row
 from relay.settings import Settings
 
@@ -34,8 +36,10 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="""\
 What to do about events that could not be published. Retry sends them again with
-all their attempts; discard keeps them and counts them no more. Both record who
-did it, and work beside running relays and other operators.""",
+all their attempts; discard keeps them and counts them no more. A key that waits
+behind one of them goes on in order after a retry, and without it after a
+discard. Both record who did it, and work beside running relays and other
+operators.""",
         epilog="""\
 examples:
   python -m relay failed list
@@ -161,8 +165,7 @@ def _acting(action: Action) -> _Work:
                 operator = Operator(options.by or await _operator(rows), options.why)
                 done = await failed.act(rows, action, wanted, operator, progress)
         if options.json:
-            counts = {name: getattr(done, name) for name in ("chosen", "acted", "skipped", "ordered", "non_retryable")}
-            print(json.dumps({"action": action.value, "dry_run": options.dry_run, **counts}))
+            print(json.dumps({"action": action.value, "dry_run": options.dry_run, **asdict(done)}))
             return 0
         print("\n".join(_said(action, done, dry_run=options.dry_run)))
         return 0
@@ -176,12 +179,24 @@ def _said(action: Action, done: failed.Done, *, dry_run: bool) -> list[str]:
     said = [f"{count:,} row(s) {'would be ' if dry_run else ''}{verb}"]
     if done.skipped:
         said.append(f"{done.skipped:,} skipped: not failed, changed meanwhile, or discarded already")
-    if done.ordered and action is Action.RETRY:
-        said.append(f"{done.ordered:,} of them with an ordering key: if later events of the key went out, out of order")
+    said += _said_of_keys(action, done)
     if done.non_retryable and action is Action.RETRY:
         said.append(
             f"{done.non_retryable:,} of them are non_retryable and will fail again unless they were changed: "
             "see docs/operate.md"
+        )
+    return said
+
+
+def _said_of_keys(action: Action, done: failed.Done) -> list[str]:
+    passed_over, said = done.ordered - done.blocking, []
+    if done.blocking:
+        how = {Action.RETRY: "with them, in order", Action.DISCARD: "without them"}[action]
+        said.append(f"{done.blocking:,} of them held up their key, which goes on {how}")
+    if passed_over and action is Action.RETRY:
+        said.append(
+            f"{passed_over:,} of them with an ordering key that went on without them: "
+            "if later events of the key went out, out of order"
         )
     return said
 
@@ -222,9 +237,12 @@ def _line(row: Row) -> str:
     failed_at = failed.with_times({"failed_at": row.failed_at})["failed_at"]
     error = (row.last_error or "").partition("\n")[0]
     error = error if len(error) <= _SHOWN_ERROR else f"{error[:_SHOWN_ERROR]}…"
+    key = (
+        f"key {key_shown(row.ordering_key)}{' waits behind it' if row.blocks_key else ''}  " if row.ordering_key else ""
+    )
     return (
         f"{row.id}  {failed_at}  {row.failure_reason}  {row.last_error_code or '-'}  attempts={row.attempt_count}  "
-        f"{row.event_type}  {row.aggregate_type}/{row.aggregate_id}  {row.topic}  {row.event_id}  {error}"
+        f"{row.event_type}  {row.aggregate_type}/{row.aggregate_id}  {row.topic}  {row.event_id}  {key}{error}"
     )
 
 

@@ -24,9 +24,10 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         help="what waits, for how long, and what failed",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=f"""\
-Shows what is due and for how long, what is for later, what fails and of what,
-and what an operator did last. Times are the database's. Counting ends at
-{COUNT_LIMIT:,}, so that a look is quick on any table.""",
+Shows what is due and for how long, what is for later, which ordering keys wait
+behind a failed row, what fails and of what, and what an operator did last.
+Times are the database's. Counting ends at {COUNT_LIMIT:,}, so that a look is quick
+on any table.""",
         epilog="""\
 examples:
   python -m relay status
@@ -41,7 +42,7 @@ examples:
 
     checked = commands.add_parser(
         "check",
-        help="exit 1 when rows failed or wait for too long",
+        help="exit 1 when rows failed, hold up their key, or wait for too long",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="""\
 Exits 0 while the queue is within its limits, else 1 with a sentence for each
@@ -54,6 +55,9 @@ examples, the second for cron, which mails what is printed:
     checked.add_argument("--max-failed", type=_count, default=0, metavar="N", help="failed rows that are fine. 0")
     checked.add_argument(
         "--max-age", type=duration, default=timedelta(minutes=5), metavar="TIME", help="how long a row may be due. 5m"
+    )
+    checked.add_argument(
+        "--max-blocked-keys", type=_count, default=0, metavar="N", help="keys behind a failed row that are fine. 0"
     )
     checked.add_argument("--max-retrying", type=_count, metavar="N", help="pending rows that failed before. no limit")
     checked.add_argument("--max-pending", type=_count, metavar="N", help="pending rows, those for later too. no limit")
@@ -80,8 +84,20 @@ async def _status(options: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _check(options: argparse.Namespace, settings: Settings) -> int:
-    limits = Limits(options.max_failed, options.max_age, options.max_retrying, options.max_pending)
-    for name, most in (("failed", limits.failed), ("retrying", limits.retrying), ("pending", limits.pending)):
+    limits = Limits(
+        failed=options.max_failed,
+        age=options.max_age,
+        blocked_keys=options.max_blocked_keys,
+        retrying=options.max_retrying,
+        pending=options.max_pending,
+    )
+    counted = {
+        "failed": limits.failed,
+        "blocked-keys": limits.blocked_keys,
+        "retrying": limits.retrying,
+        "pending": limits.pending,
+    }
+    for name, most in counted.items():
         if most is not None and most >= COUNT_LIMIT:
             raise ConfigurationError(
                 f"--max-{name} is {most:,}, and counting ends at {COUNT_LIMIT:,}; name a lower one"

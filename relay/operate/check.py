@@ -13,6 +13,7 @@ class Limits:
 
     failed: int | None
     age: timedelta | None
+    blocked_keys: int | None = None
     retrying: int | None = None
     pending: int | None = None
 
@@ -40,13 +41,25 @@ def breaches(queue: Queue, limits: Limits) -> list[Breach]:
                 "look at them with: python -m relay failed list",
             )
         )
+    if limits.blocked_keys is not None and queue.blocked_keys > limits.blocked_keys:
+        found.append(
+            Breach(
+                "blocked_keys",
+                queue.blocked_keys,
+                limits.blocked_keys,
+                f"{many(queue.blocked_keys, least=queue.more_held)} key(s) wait behind a failed row, with "
+                f"{many(queue.behind_blocked, least=queue.behind_is_least)} row(s), "
+                f"the limit is {limits.blocked_keys:,}; see which with: python -m relay status",
+            )
+        )
     if limits.age is not None and queue.due and queue.oldest_due_seconds > limits.age.total_seconds():
         found.append(
             Breach(
                 "oldest_due_seconds",
                 round(queue.oldest_due_seconds, 3),
                 limits.age.total_seconds(),
-                f"the oldest of {many(queue.due)} due row(s) has waited for {age(queue.oldest_due_seconds)}, "
+                f"the oldest of {many(queue.due, least=queue.ordered_due_is_least)} due row(s) "
+                f"has waited for {age(queue.oldest_due_seconds)}, "
                 f"the limit is {age(limits.age.total_seconds())}; see what holds them up with: python -m relay status",
             )
         )

@@ -26,8 +26,15 @@ class Done:
     chosen: int = 0  # of a dry run: those that would be acted on
     acted: int = 0
     skipped: int = 0  # not failed, discarded already, or no longer as they were chosen
-    ordered: int = 0  # of those acted on, or of a dry run chosen
-    non_retryable: int = 0  # of the same
+    ordered: int = 0  # of those acted on, or of a dry run chosen: those with an ordering key
+    blocking: int = 0  # of the ordered: those that held up their key
+    non_retryable: int = 0  # of those acted on
+
+    def count(self, rows: Sequence[Row]) -> None:
+        """Tell the rows that are acted on apart."""
+        self.ordered += sum(row.ordering_key is not None for row in rows)
+        self.blocking += sum(row.blocks_key for row in rows)
+        self.non_retryable += sum(row.failure_reason == NON_RETRYABLE for row in rows)
 
 
 def names_of(words: Sequence[str]) -> Named:
@@ -84,8 +91,7 @@ async def act(
             done.chosen += len(batch)
             done.acted += len(acted)
             done.skipped += len(batch) - len(acted)
-            done.ordered += sum(row.ordered for row in acted)
-            done.non_retryable += sum(row.failure_reason == NON_RETRYABLE for row in acted)
+            done.count(acted)
             progress("rows done", done.acted)
     except OperateError as error:
         raise OperateError(f"{done.acted:,} row(s) are done and recorded; {error}") from error
@@ -102,8 +108,7 @@ async def choose(
         fit = [row for row in batch if action.fits(row)]
         done.chosen += len(fit)
         done.skipped += len(batch) - len(fit)
-        done.ordered += sum(row.ordered for row in fit)
-        done.non_retryable += sum(row.failure_reason == NON_RETRYABLE for row in fit)
+        done.count(fit)
         progress("rows chosen", done.chosen)
     return done
 

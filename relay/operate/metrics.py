@@ -89,16 +89,20 @@ DEFINITIONS = MappingProxyType(
         ),
         "relay_pass_seconds": Definition(_HISTOGRAM, "How long a pass of a runner took.", ("runner",), _PASS_SECONDS),
         "relay_reconnects_total": Definition(_COUNTER, "Connections to the outbox after the first one."),
-        "relay_due_rows": Definition(_GAUGE, "Rows that could be published now."),
+        "relay_due_rows": Definition(
+            _GAUGE, "Rows that could be published now; at least so many with over 10,000 keys."
+        ),
         "relay_oldest_due_seconds": Definition(_GAUGE, "How long the oldest of them has been due; 0 without any."),
-        "relay_scheduled_rows": Definition(_GAUGE, "Rows whose time has not come yet."),
+        "relay_scheduled_rows": Definition(_GAUGE, "Rows without an ordering_key whose time has not come yet."),
         "relay_ordered_rows": Definition(
-            _GAUGE, "Rows with an ordering_key, which this release does not relay; in none of the three above."
+            _GAUGE, "Pending rows with an ordering_key: due, or waiting for a row of their key."
         ),
         "relay_retrying_rows": Definition(_GAUGE, "Rows that have failed and wait for another attempt."),
         "relay_failed_rows": Definition(_GAUGE, "Rows that failed for good."),
+        "relay_blocked_keys": Definition(_GAUGE, "Ordering keys that wait behind a failed row."),
+        "relay_rows_behind_blocked_keys": Definition(_GAUGE, "Pending rows that wait with them."),
         "relay_stats_timestamp_seconds": Definition(
-            _GAUGE, "When the six above were read last, in seconds since 1970; they are absent while they cannot be."
+            _GAUGE, "When the eight above were read last, in seconds since 1970; they are absent while they cannot be."
         ),
         "relay_ready": Definition(_GAUGE, "What /readyz says: 1 ready, 0.5 degraded, 0 not ready."),
         "relay_healthy": Definition(_GAUGE, "What /healthz says: 1 the pipeline moves, 0 it is stuck."),
@@ -225,6 +229,8 @@ class Metrics:
             "relay_ordered_rows": event.ordered,
             "relay_retrying_rows": event.retrying,
             "relay_failed_rows": event.failed,
+            "relay_blocked_keys": event.blocked_keys,
+            "relay_rows_behind_blocked_keys": event.behind_blocked,
         }
         for name, figure in figures.items():
             if figure is None:

@@ -32,12 +32,14 @@ class RelayStats:
     """
 
     # The outbox, by the database's clock. A count that equals `count_limit` means so many or more.
-    due: int | None  # rows that could be published now
+    due: int | None  # rows that could be published now; at least so many, where there are more than 10,000 keys
     oldest_due_seconds: float | None  # how long the oldest of them could have been; 0 where there is none
-    scheduled: int | None  # rows that are for later, or wait for their next attempt
-    ordered: int | None  # rows with an ordering_key, which this release does not relay: not among those above
+    scheduled: int | None  # rows without a key that are for later, or wait for their next attempt
+    ordered: int | None  # pending rows with an ordering_key: due, or waiting for a row of their key
     retrying: int | None  # pending rows with a failed attempt behind them
     failed: int | None  # failed rows that nobody has discarded
+    blocked_keys: int | None  # keys that wait behind one of them
+    behind_blocked: int | None  # pending rows that wait with them
     count_limit: int
     error: str | None
 
@@ -188,6 +190,8 @@ class StatsRunner:
             ordered=queue and queue.ordered,
             retrying=queue and queue.retrying,
             failed=queue and queue.failed,
+            blocked_keys=queue and queue.blocked_keys,
+            behind_blocked=queue and queue.behind_blocked,
             count_limit=COUNT_LIMIT,
             error=error,
             seconds=round(seconds, 3),

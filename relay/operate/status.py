@@ -7,12 +7,15 @@ from typing import Any
 
 import psycopg
 
+from relay.operate.failed import with_times
 from relay.outbox.queue import (
     COUNT_LIMIT,
+    BlockedKey,
     Cause,
     Counters,
     LastAction,
     Queue,
+    blocked_keys,
     causes,
     counters,
     last_action,
@@ -21,6 +24,8 @@ from relay.outbox.queue import (
 
 # Of so many failed, and as many retrying rows, the causes are counted; so many causes are shown.
 LOOKED_AT, SHOWN = 10_000, 10
+# So many characters of an ordering key are shown on a terminal.
+_KEY_SHOWN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,7 @@ class Status:
     schema: str
     schema_version: int
     queue: Queue
+    blocked: Sequence[BlockedKey]
     causes: Sequence[Cause]
     counters: Counters
     last_action: LastAction | None
@@ -49,7 +55,9 @@ class Status:
                 "ordered": queue.ordered,
             },
             "due": queue.due,
+            "due_is_least": queue.ordered_due_is_least,
             "ordered_due": queue.ordered_due,
+            "ordered_later": queue.ordered_later,
             "oldest_due_seconds": round(max(0.0, queue.oldest_due_seconds), 3),
             "retrying": queue.retrying,
             "failed": {
@@ -58,6 +66,14 @@ class Status:
                 "non_retryable": queue.non_retryable,
                 "blocking_a_key": queue.blocking,
                 "last_hour": queue.failed_last_hour,
+            },
+            "blocked": {
+                "keys": queue.blocked_keys,
+                "keys_is_least": queue.more_held,
+                "rows_behind": queue.behind_blocked,
+                "rows_behind_is_least": queue.behind_is_least,
+                "oldest_seconds": round(max(0.0, queue.oldest_blocked_seconds), 3),
+                "shown": [with_times(key._asdict()) for key in self.blocked],
             },
             "causes": [cause._asdict() for cause in self.causes],
             "rows_inserted": self.counters.inserted,
@@ -75,6 +91,7 @@ async def status(
         schema=schema,
         schema_version=version,
         queue=await look(connection, schema),
+        blocked=await blocked_keys(connection, schema, SHOWN),
         causes=await causes(connection, schema, routing, LOOKED_AT, SHOWN),
         counters=counted,
         last_action=await last_action(connection, schema) if counted.may_read_actions else None,
@@ -84,10 +101,9 @@ async def status(
 def lines(now: Status, before: Status | None = None) -> list[str]:
     """The look for a terminal; with the one before it also the rates between the two."""
     queue = now.queue
-    oldest = f", the oldest for {age(queue.oldest_due_seconds)}" if queue.due else ""
     said = [
         f"schema    {now.schema}, version {now.schema_version}",
-        f"due       {many(queue.due)}{oldest}",
+        f"due       {many(queue.due, least=queue.ordered_due_is_least)}{_oldest(queue)}",
         f"pending   {many(queue.pending)}: {_pending(queue)}",
         *_ordered(queue),
         f"retrying  {many(queue.retrying)} pending after a failed attempt",
@@ -97,6 +113,7 @@ def lines(now: Status, before: Status | None = None) -> list[str]:
         f"          {many(cause.rows)} {cause.state} with {cause.code or 'no code'} on {cause.topic}"
         for cause in now.causes
     ]
+    said += _blocked(queue, now.blocked)
     said += [_rates(now.counters, before.counters)] if before else []
     if (last := now.last_action) is not None:
         said.append(f"operator  {last.action} of {many(last.rows)} row(s) by {last.acted_by} at {last.acted_at}")
@@ -104,12 +121,14 @@ def lines(now: Status, before: Status | None = None) -> list[str]:
         said.append("operator  not shown: this role may not read outbox_actions")
     if queue.failed:
         said.append("next      python -m relay failed list")
+    if queue.blocked_keys:
+        said.append("          python -m relay failed show ID | retry ID | discard ID --reason TEXT")
     return said
 
 
-def many(count: int) -> str:
-    """A count as people read it; one that ended at the limit says so."""
-    return f"at least {count:,}" if count >= COUNT_LIMIT else f"{count:,}"
+def many(count: int, *, least: bool = False) -> str:
+    """A count as people read it; one that ended at the limit says so, and so does one that is known to be too low."""
+    return f"at least {count:,}" if least or count >= COUNT_LIMIT else f"{count:,}"
 
 
 def age(seconds: float) -> str:
@@ -124,10 +143,44 @@ def _pending(queue: Queue) -> str:
     )
 
 
+def _oldest(queue: Queue) -> str:
+    if not queue.due:
+        return ""
+    least = "at least " if queue.more_keys else ""
+    return f", the oldest for {least}{age(queue.oldest_due_seconds)}"
+
+
 def _ordered(queue: Queue) -> list[str]:
-    if not queue.ordered_due:
+    if not queue.ordered:
         return []
-    return [f"ordered   {many(queue.ordered_due)} have an ordering_key, which this release does not relay: they wait"]
+    due = many(queue.ordered_due, least=queue.ordered_due_is_least)
+    behind = many(queue.behind_blocked, least=queue.behind_is_least)
+    later = many(queue.ordered_later)
+    waiting = f"{later} wait for the next attempt of their key, {behind} behind a failed row"
+    return [f"ordered   {many(queue.ordered)}: {due} due, {waiting}"]
+
+
+def _blocked(queue: Queue, shown: Sequence[BlockedKey]) -> list[str]:
+    if not shown:
+        return []
+    keys = many(queue.blocked_keys, least=queue.more_held)
+    rows = many(queue.behind_blocked, least=queue.behind_is_least)
+    said = [f"blocked   {keys} key(s) wait behind a failed row, with {rows} row(s); of each the row and what waits:"]
+    for key in shown:
+        behind = many(key.behind, least=key.behind_is_least)
+        failed_at = with_times({"failed_at": key.failed_at})["failed_at"]
+        said.append(
+            f"          {key_shown(key.ordering_key)}  {key.id}  {key.event_id}  {key.event_type}  "
+            f"{key.code or 'no code'} ({key.failure_reason}) since {failed_at}, {behind} behind it"
+        )
+    if queue.blocked_keys > len(shown):
+        said.append(f"          and {many(queue.blocked_keys - len(shown), least=queue.more_held)} more")
+    return said
+
+
+def key_shown(key: str) -> str:
+    """An ordering key for a terminal: quoted, for it may hold anything, and cut."""
+    return repr(key if len(key) <= _KEY_SHOWN else f"{key[:_KEY_SHOWN]}…")
 
 
 def _failed(queue: Queue) -> str:

@@ -12,7 +12,7 @@ from psycopg import errors as pg
 from psycopg.rows import args_row, dict_row
 
 from relay.errors import InvariantError, OperateError
-from relay.outbox.queue import operating
+from relay.outbox.queue import COUNT_LIMIT, operating
 from relay.outbox.statements import statement
 
 DISCARDED = "discarded"
@@ -69,7 +69,8 @@ class Row(NamedTuple):
     aggregate_type: str
     aggregate_id: str
     topic: str  # where it goes, or would
-    ordered: bool
+    ordering_key: str | None
+    blocks_key: bool  # the later rows of its key wait behind it
     created_at: str
     failed_at: str | None
     failure_reason: str | None
@@ -122,7 +123,9 @@ class FailedRows:
         """Everything else that is known of a row, its payload included, and what operators did to it."""
         async with operating(self._connection, self._schema):
             cursor = self._connection.cursor(row_factory=dict_row)
-            details = await (await cursor.execute(statement("row_shown"), {"id": row_id})).fetchone()
+            details = await (
+                await cursor.execute(statement("row_shown"), {"id": row_id, "most": COUNT_LIMIT})
+            ).fetchone()
             history = await (await cursor.execute(statement("actions_of_row"), {"id": row_id})).fetchall()
         return details or {}, history
 

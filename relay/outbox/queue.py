@@ -9,8 +9,9 @@ from psycopg.rows import args_row
 
 from relay.outbox.statements import search_path, statement
 
-# Where counting ends.
+# Where counting ends, and how many keys are walked.
 COUNT_LIMIT = 100_000
+KEY_LIMIT = 10_000
 
 
 class Queue(NamedTuple):
@@ -19,10 +20,18 @@ class Queue(NamedTuple):
     fresh: int
     delayed_due: int  # scheduled or put off, and due
     scheduled: int  # later
-    ordered: int  # with an ordering_key, which this release does not relay
-    ordered_due: int  # of these, those that would be due
+    ordered: int  # with an ordering_key: due, or waiting for a row of their key
+    ordered_due: int  # of these, those before which nothing of their key waits that is not due itself
+    ordered_due_is_least: bool  # there may be more
+    ordered_later: int  # of these, those that wait for the next attempt of a row of their key, that row included
+    blocked_keys: int  # keys that wait behind a failed row, until it is retried or discarded
+    behind_blocked: int  # pending rows that wait with them
+    behind_is_least: bool  # there may be more
+    more_held: bool  # more rows have failed than were looked at: more keys may be held up
+    more_keys: bool  # there are more keys than were walked: one of those may have waited for longer
     retrying: int  # pending, with a failed attempt
     oldest_due_seconds: float  # since the first of the due rows was there and due; 0 without any
+    oldest_blocked_seconds: float  # since the first of the rows failed behind which a key waits; 0 without any
     max_attempts: int  # failed, and not discarded
     non_retryable: int  # the same
     blocking: int  # of the failed: those behind which their key waits
@@ -30,8 +39,8 @@ class Queue(NamedTuple):
 
     @property
     def due(self) -> int:
-        """Rows that could be published now. Ordered ones are none: no relay takes them, so none could mend it."""
-        return self.fresh + self.delayed_due
+        """Rows that could be published now."""
+        return self.fresh + self.delayed_due + self.ordered_due
 
     @property
     def pending(self) -> int:
@@ -42,6 +51,20 @@ class Queue(NamedTuple):
     def failed(self) -> int:
         """Failed rows about which nobody has decided."""
         return self.max_attempts + self.non_retryable
+
+
+class BlockedKey(NamedTuple):
+    """A key that waits behind a failed row."""
+
+    ordering_key: str
+    id: int  # of the failed row, as are the next five
+    event_id: str
+    event_type: str
+    code: str
+    failure_reason: str
+    failed_at: str
+    behind: int  # pending rows that wait behind it
+    behind_is_least: bool  # there may be more
 
 
 class Cause(NamedTuple):
@@ -89,9 +112,17 @@ async def look(connection: psycopg.AsyncConnection[Any], schema: str, most: int 
 async def counted(connection: psycopg.AsyncConnection[Any], most: int) -> Queue:
     """The same within a transaction that the caller has opened."""
     cursor = connection.cursor(row_factory=args_row(Queue))
-    await cursor.execute(statement("queue"), {"most": most})
+    await cursor.execute(statement("queue"), {"most": most, "keys": KEY_LIMIT})
     (queue,) = await cursor.fetchall()
     return queue
+
+
+async def blocked_keys(connection: psycopg.AsyncConnection[Any], schema: str, shown: int) -> list[BlockedKey]:
+    """The keys that wait behind a failed row, those with most rows waiting first."""
+    async with operating(connection, schema):
+        cursor = connection.cursor(row_factory=args_row(BlockedKey))
+        await cursor.execute(statement("blocked_keys"), {"most": COUNT_LIMIT, "keys": KEY_LIMIT, "shown": shown})
+        return await cursor.fetchall()
 
 
 async def causes(

@@ -38,18 +38,46 @@ def test_status_is_for_people_and_for_scripts(outbox: Commands) -> None:
     assert "DE02" not in said.stdout + told.stdout
 
 
-def test_ordered_rows_are_told_of_and_alert_nobody(outbox: Commands, database: str) -> None:
-    """No relay of this release takes them; that is said where one looks, and wakes no one for ever."""
+def test_a_blocked_key_is_told_of_with_what_releases_it(outbox: Commands, database: str) -> None:
+    """Where one looks, in the alert, and by the command that one is sent to."""
     with psycopg.connect(database) as connection:
-        emit(connection, event(9, ordering_key="k"))
-        connection.execute("update outbox_events set created_at = now() - interval '1 hour' where aggregate_id = '9'")
+        emit(connection, [event(9, ordering_key="k"), event(10, ordering_key="k"), event(11, ordering_key="k")])
+        connection.execute(
+            """update outbox_events set failed_at = clock_timestamp(), failure_reason = 'max_attempts',
+                      last_error_code = 'INTERNAL', blocks_key = true where aggregate_id = '9'"""
+        )
+        (head,) = connection.execute("select id from outbox_events where aggregate_id = '9'").fetchone() or (0,)
+        connection.execute("update outbox_events set created_at = now() - interval '1 hour' where id > %s", (head,))
 
     said, told = outbox("status"), json.loads(outbox("status", "--json").stdout)
-    checked = outbox("check", "--max-failed", "2", "--max-age", "30m")
+    checked = outbox("check", "--max-failed", "3", "--max-age", "30m")
 
-    assert "ordered   1 have an ordering_key, which this release does not relay: they wait" in said.stdout
-    assert (told["due"], told["ordered_due"], told["pending"]["ordered"]) == (1, 1, 1)
-    assert (checked.returncode, checked.stdout) == (0, ""), checked.stderr
+    assert "ordered   2: 0 due, 0 wait for the next attempt of their key, 2 behind a failed row" in said.stdout
+    assert "blocked   1 key(s) wait behind a failed row, with 2 row(s)" in said.stdout
+    assert re.search(rf"'k'  {head}  \S+  order.paid  INTERNAL \(max_attempts\) since \S+Z, 2 behind it", said.stdout)
+    assert said.stdout.endswith("          python -m relay failed show ID | retry ID | discard ID --reason TEXT\n")
+    assert (told["due"], told["pending"]["ordered"], told["blocked"]["keys"]) == (1, 2, 1)
+    assert [(key["id"], key["behind"]) for key in told["blocked"]["shown"]] == [(head, 2)]
+    assert checked.returncode == 1
+    assert checked.stdout.startswith("1 key(s) wait behind a failed row, with 2 row(s), the limit is 0; ")
+    assert outbox("check", "--max-failed", "3", "--max-blocked-keys", "1").returncode == 0
+
+    assert "key 'k' waits behind it" in outbox("failed", "list").stdout
+    assert "waiting_behind   2" in outbox("failed", "show", str(head)).stdout
+    would = outbox("failed", "discard", str(head), "--reason", "r", "--dry-run").stdout
+    assert would.endswith("1 of them held up their key, which goes on without them\n")
+    done = outbox("failed", "retry", str(head)).stdout
+    assert done.endswith("1 of them held up their key, which goes on with them, in order\n")
+
+
+def test_a_retry_of_a_row_that_its_key_went_on_without_is_out_of_order(outbox: Commands, database: str) -> None:
+    """By definition, and it is said."""
+    with psycopg.connect(database) as connection:
+        connection.execute("update outbox_events set ordering_key = 'k' where aggregate_id = '1'")
+    done = outbox("failed", "retry", "--aggregate-id", "1")
+    assert done.stdout.splitlines()[1] == (
+        "1 of them with an ordering key that went on without them: if later events of the key went out, out of order"
+    )
 
 
 def test_check_is_an_exit_code_with_a_sentence(outbox: Commands) -> None:
@@ -93,6 +121,7 @@ def test_an_action_says_what_it_did_and_show_knows_it(outbox: Commands) -> None:
         "acted": 1,
         "skipped": 0,
         "ordered": 0,
+        "blocking": 0,
         "non_retryable": 0,
     }
     assert "DE02" in shown.stdout

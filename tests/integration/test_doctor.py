@@ -276,15 +276,25 @@ async def test_an_event_that_waits_and_one_that_failed_are_warned_of(examine: Ex
     assert failed.found.startswith("1 events failed")
 
 
-async def test_ordered_events_are_warned_of_and_are_not_late(examine: Examine, database: str) -> None:
-    """This release does not relay them, and says so."""
+async def test_a_key_that_waits_behind_a_failed_event_is_warned_of(examine: Examine, database: str) -> None:
+    """With what releases it; what waits is not late, for no relay could take it."""
     with psycopg.connect(database) as owner:
-        emit(owner, [event(1, ordering_key="k"), event(2, ordering_key="k")])
-    execute(database, "update outbox_events set created_at = now() - interval '1 hour'")
+        emit(owner, [event(n, ordering_key="k") for n in range(3)])
+    assert statuses(await examine(), "queue") == ["ok"]
+    execute(
+        database,
+        "update outbox_events set created_at = now() - interval '1 hour'",
+        "update outbox_events set failed_at = now() - interval '3 hours', failure_reason = 'max_attempts',"
+        " blocks_key = true where aggregate_id = '0'",
+    )
 
-    (ordered,) = (await examine())["queue"]
-    assert ordered.status.value == "warn"
-    assert ordered.found == "2 events have an ordering_key, which this release does not relay: they wait"
+    failed, blocked = (await examine())["queue"]
+    assert failed.found.startswith("1 events failed")
+    assert (blocked.status.value, blocked.found) == (
+        "warn",
+        "1 ordering keys wait behind a failed event, the first for 3 h, with 2 events",
+    )
+    assert "python -m relay failed retry ID" in (blocked.remedy or "")
 
 
 async def test_a_topic_that_is_missing_fails_with_the_remedy(examine: Examine, database: str, channel: Channel) -> None:

@@ -27,6 +27,14 @@ select id, 'order.paid', 'order', n::text,
   from unnest(array['published', 'failed', 'discarded', 'scheduled', 'due', 'retrying', 'ordered', 'fresh']) as state,
        generate_series(1, %s) as n, lateral (select md5(state || n)::uuid as id) as identity
 """
+# Of nine keys three wait behind a failed row, three behind one that is put off.
+HOLD = """
+update outbox_events as head
+   set failed_at = case when key < 'k3' then now() end, failure_reason = case when key < 'k3' then 'max_attempts' end,
+       blocks_key = key < 'k3', attempt_count = 1, available_at = now() + interval '1 day'
+  from (select ordering_key as key, min(id) as first from outbox_events where ordering_key < 'k6' group by 1) as keys
+ where head.id = first
+"""
 ROUTING = {"patterns": [], "pattern_topics": [], "default_topic": "t"}
 PAGE = {
     **dict.fromkeys(("type", "topic", "aggregate_type", "aggregate_id", "reason", "code", "since", "until")),
@@ -45,6 +53,7 @@ def filled(stack: Stack, template: str) -> Iterator[str]:
         with psycopg.connect(url) as connection:
             connection.execute("alter table outbox_events set (autovacuum_enabled = false)")
             connection.execute(FILL, (ROWS,))
+            connection.execute(HOLD)
         yield url
 
 
@@ -72,9 +81,13 @@ def scans(connection: psycopg.Connection[Any], name: str, values: dict[str, Any]
     return [node for node in nodes(plan[0]["Plan"]) if node["Node Type"].endswith("Scan") and "Relation Name" in node]
 
 
-def test_a_look_reads_the_indexes_of_what_waits_and_what_failed(connection: psycopg.Connection[Any]) -> None:
-    """Each row that it counts is read; no published one is."""
-    found = scans(connection, "queue", {"most": 100_000})
+@pytest.mark.parametrize("most", [100_000, 2_000, 100])
+@pytest.mark.parametrize("enter", ["operate_enter", "doctor_enter"])
+def test_a_look_reads_the_indexes_of_what_waits_and_what_failed(filled: str, enter: str, most: int) -> None:
+    """Each row that it counts is read, whichever limit ends it; no published one is."""
+    with psycopg.connect(filled) as connection:
+        connection.execute(statement(enter), {"search_path": '"public"'})
+        found = scans(connection, "queue", {"most": most, "keys": 10_000})
     assert {scan["Index Name"] for scan in found} == {
         "outbox_events_fresh",
         "outbox_events_delayed",
@@ -87,8 +100,33 @@ def test_a_look_reads_the_indexes_of_what_waits_and_what_failed(connection: psyc
 
 def test_a_look_ends_at_its_limit(connection: psycopg.Connection[Any]) -> None:
     """A backlog of any size costs the same."""
-    found = scans(connection, "queue", {"most": 100})
-    assert max(scan["Actual Rows"] for scan in found) <= 100
+    found = scans(connection, "queue", {"most": 100, "keys": 4})
+    read = [scan["Actual Rows"] * scan["Actual Loops"] for scan in found]
+    # What is counted key by key ends within the key that reaches the limit.
+    assert max(read) <= 100 + 3  # a blocked row of each of three keys is read and not counted
+    assert sum(read) <= 10 * 100
+
+
+def test_blocked_keys_are_found_by_what_failed_and_counted_within_bounds(connection: psycopg.Connection[Any]) -> None:
+    """Twice as deep as the limit at most, however long they are."""
+    found = scans(connection, "blocked_keys", {"most": 300, "keys": 10_000, "shown": 2})
+    assert {scan["Index Name"] for scan in found} == {
+        "outbox_events_unresolved",
+        "outbox_events_ordered",
+        "outbox_events_pkey",
+    }
+    assert sum(scan["Actual Rows"] * scan["Actual Loops"] for scan in found) <= 3 * 300 + 2
+    assert sum(scan.get("Rows Removed by Filter", 0) for scan in found) == 0
+
+
+def test_what_waits_behind_a_row_is_counted_by_its_key(connection: psycopg.Connection[Any]) -> None:
+    """For whoever looks at it, and no further than the limit."""
+    (head,) = connection.execute("select min(id) from outbox_events where blocks_key").fetchone() or (0,)
+    behind, row = scans(connection, "row_shown", {"id": head, "most": 100})
+    assert {(scan["Index Name"], scan["Actual Rows"]) for scan in (behind, row)} == {
+        ("outbox_events_ordered", 100),
+        ("outbox_events_pkey", 1),
+    }
 
 
 def test_causes_are_those_of_a_bounded_number_of_rows(connection: psycopg.Connection[Any]) -> None:
@@ -111,7 +149,7 @@ def test_topics_are_read_at_both_ends_of_what_waits(filled: str, enter: str) -> 
         for index in ("outbox_events_delayed", "outbox_events_fresh", "outbox_events_ordered")
         for direction in ("Backward", "Forward")
     ]
-    assert sum(scan.get("Rows Removed by Filter", 0) for scan in found) == 0
+    assert sum(scan.get("Rows Removed by Filter", 0) for scan in found) <= 3  # the failed rows of blocked keys
 
 
 def test_a_page_of_failed_rows_passes_over_what_was_discarded(connection: psycopg.Connection[Any]) -> None:

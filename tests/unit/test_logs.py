@@ -68,7 +68,7 @@ EVENT = {
     "created_at": "2026-01-01T00:00:00.000000Z",
 }
 WAIT = "the rows of this topic wait, and none of them pays; nothing is lost, and one is tried again and again"
-STATS = RelayStats(1, 2.5, 0, 2, 0, 0, 10_000, None, 60.0, 5, 4, 1, 0, 1, 0.1, 0.2, 3, 0, 1.5)
+STATS = RelayStats(1, 2.5, 0, 2, 0, 0, 0, 0, 10_000, None, 60.0, 5, 4, 1, 0, 1, 0.1, 0.2, 3, 0, 1.5)
 
 LINES: list[tuple[object, dict[str, Any]]] = [
     (

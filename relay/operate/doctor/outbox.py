@@ -17,6 +17,7 @@ WRITES = (
     "available_at",
     "failed_at",
     "failure_reason",
+    "blocks_key",
     "attempt_count",
     "last_error_code",
     "last_error",
@@ -187,7 +188,7 @@ def judge_vacuum(row: dict[str, Any]) -> Sequence[Finding]:
 
 
 def judge_queue(queue: Queue) -> Sequence[Finding]:
-    """What waits is young, nothing failed, and nothing waits for a release to come."""
+    """What waits is young, nothing failed, and no key waits for an operator."""
     findings = []
     if queue.oldest_due_seconds > OLD_SECONDS:
         findings.append(
@@ -205,19 +206,22 @@ def judge_queue(queue: Queue) -> Sequence[Finding]:
                 "look at them: python -m relay failed list",
             )
         )
-    if queue.ordered_due:
+    if queue.blocked_keys:
         findings.append(
             warn(
                 "queue",
-                f"{_many(queue.ordered_due)} events have an ordering_key, which this release does not relay: they wait",
-                "emit without an ordering_key what is to go out now; these are kept for a release that relays them",
+                f"{_many(queue.blocked_keys, least=queue.more_held)} ordering keys wait behind a failed event, "
+                f"the first for {span(queue.oldest_blocked_seconds)}, "
+                f"with {_many(queue.behind_blocked, least=queue.behind_is_least)} events",
+                "see which with: python -m relay status; each goes on in order after: python -m relay failed retry ID, "
+                "or without the event after: python -m relay failed discard ID --reason TEXT",
             )
         )
     return findings or (ok("queue", "nothing is overdue, and nothing failed"),)
 
 
-def _many(count: int) -> str:
-    return f"{MOST_COUNTED:,} or more" if count >= MOST_COUNTED else f"{count:,}"
+def _many(count: int, *, least: bool = False) -> str:
+    return f"{count:,} or more" if least or count >= MOST_COUNTED else f"{count:,}"
 
 
 def _quoted(look: Look) -> str:

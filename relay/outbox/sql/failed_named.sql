@@ -6,7 +6,7 @@ select id, event_id::text, event_type, aggregate_type, aggregate_id,
                         with ordinality as route (pattern, topic, place)
                   where event_type like route.pattern order by place limit 1),
                 %(default_topic)s::text) as topic,
-       ordering_key is not null as ordered, created_at::text, failed_at::text, failure_reason,
+       ordering_key, blocks_key, created_at::text, failed_at::text, failure_reason,
        attempt_count, last_error_code, last_error
   from (select found.id as named_id
           from unnest(%(ids)s::bigint[]) as name (id)

@@ -1,6 +1,7 @@
 """What an alert says, and when."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -13,14 +14,22 @@ CALM = Queue(
     scheduled=0,
     ordered=0,
     ordered_due=0,
+    ordered_due_is_least=False,
+    ordered_later=0,
+    blocked_keys=0,
+    behind_blocked=0,
+    behind_is_least=False,
+    more_held=False,
+    more_keys=False,
     retrying=0,
     oldest_due_seconds=1.0,
+    oldest_blocked_seconds=0.0,
     max_attempts=0,
     non_retryable=0,
     blocking=0,
     failed_last_hour=0,
 )
-LIMITS = Limits(failed=0, age=timedelta(minutes=5), retrying=10, pending=100)
+LIMITS = Limits(failed=0, age=timedelta(minutes=5), blocked_keys=0, retrying=10, pending=100)
 
 
 def test_within_the_limits_nothing_is_said() -> None:
@@ -34,12 +43,17 @@ def test_within_the_limits_nothing_is_said() -> None:
     ("change", "what", "words"),
     [
         ({"max_attempts": 1, "non_retryable": 1}, "failed", ("2 row(s)", "limit is 0", "relay failed list")),
+        (
+            {"blocked_keys": 2, "behind_blocked": 7, "behind_is_least": True},
+            "blocked_keys",
+            ("2 key(s)", "with at least 7 row(s)", "limit is 0", "relay status"),
+        ),
         ({"oldest_due_seconds": 301.0}, "oldest_due_seconds", ("0:05:01", "limit is 0:05:00", "relay status")),
         ({"retrying": 11}, "retrying", ("11 pending", "limit is 10", "relay status")),
         ({"fresh": COUNT_LIMIT}, "pending", ("at least 100,000", "limit is 100", "relay status --watch")),
     ],
 )
-def test_each_limit_has_its_sentence(change: dict[str, int], what: str, words: tuple[str, ...]) -> None:
+def test_each_limit_has_its_sentence(change: dict[str, Any], what: str, words: tuple[str, ...]) -> None:
     """With the value, the limit and the next command."""
     (breach,) = breaches(CALM._replace(**change), LIMITS)
     assert breach.what == what
@@ -54,4 +68,5 @@ def test_nothing_due_is_not_old() -> None:
 def test_limits_that_are_not_given_are_not_looked_at() -> None:
     """Each is the caller's choice."""
     busy = CALM._replace(fresh=COUNT_LIMIT, retrying=COUNT_LIMIT, max_attempts=9, oldest_due_seconds=9e9)
+    busy = busy._replace(blocked_keys=9)
     assert breaches(busy, Limits(failed=None, age=None)) == []

@@ -64,6 +64,8 @@ def stats(due: int | None = 3, error: str | None = None) -> RelayStats:
         ordered=2 if known else None,
         retrying=5 if known else None,
         failed=6 if known else None,
+        blocked_keys=1 if known else None,
+        behind_blocked=8 if known else None,
         count_limit=100,
         error=error,
         seconds=60,
@@ -178,6 +180,7 @@ def test_the_queue_is_shown_while_it_is_known(metrics: Metrics) -> None:
     found = values(metrics)
     assert [found[f"relay_{name}"] for name in ("due_rows", "oldest_due_seconds", "scheduled_rows")] == [3, 1.5, 4]
     assert [found[f"relay_{name}"] for name in ("ordered_rows", "retrying_rows", "failed_rows")] == [2, 5, 6]
+    assert (found["relay_blocked_keys"], found["relay_rows_behind_blocked_keys"]) == (1, 8)
     assert found["relay_stats_timestamp_seconds"] == 1_700_000_000
 
     metrics(stats(due=None, error="the database is away"))

@@ -18,8 +18,16 @@ QUEUE = Queue(
     scheduled=3,
     ordered=4,
     ordered_due=1,
+    ordered_due_is_least=False,
+    ordered_later=1,
+    blocked_keys=1,
+    behind_blocked=2,
+    behind_is_least=False,
+    more_held=False,
+    more_keys=False,
     retrying=6,
     oldest_due_seconds=12.34567,
+    oldest_blocked_seconds=3.0,
     max_attempts=1,
     non_retryable=1,
     blocking=0,
@@ -108,8 +116,8 @@ async def test_the_queue_is_told_as_it_is(bench: Bench) -> None:
     await bench.run_once()
 
     first, second = bench.told
-    assert (first.due, first.oldest_due_seconds, first.scheduled, first.retrying, first.failed) == (7, 12.346, 3, 6, 2)
-    assert first.ordered == 4  # which no relay takes, so they are neither due nor late
+    assert (first.due, first.oldest_due_seconds, first.scheduled, first.retrying, first.failed) == (8, 12.346, 3, 6, 2)
+    assert (first.ordered, first.blocked_keys, first.behind_blocked) == (4, 1, 2)
     assert first.error is None
     assert second.due == second.count_limit == COUNT_LIMIT
 
