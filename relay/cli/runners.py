@@ -8,6 +8,7 @@ from relay.brokers.broker import Broker
 from relay.brokers.pubsub import PubSub
 from relay.cli.parts import pubsub_address, routes
 from relay.errors import ConfigurationError
+from relay.failed_head import FailedHead
 from relay.kernel.backoff import Delay, Retry
 from relay.kernel.clock import Clock
 from relay.kernel.observe import Observe
@@ -113,6 +114,7 @@ def publish_policy(settings: Settings) -> PublishPolicy:
         ),
         poll=Delay(poll, poll, settings.relay_poll_jitter_ms.total_seconds()),
         outage=Delay(FIRST_OUTAGE.total_seconds(), most, OUTAGE_JITTER_SECONDS),
+        failed_head=FailedHead.parse(settings.relay_on_failed_head),
     )
 
 

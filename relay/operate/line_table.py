@@ -71,7 +71,13 @@ LINES = (
         "a row paid with an attempt, and comes again after the delay",
         (*_ROW, *_FAILURE, "delay_seconds"),
     ),
-    Line("row_failed", ("error",), "a row is out of the claim for good", (*_ROW, *_FAILURE, "reason")),
+    Line("row_failed", ("error",), "a row is out of the claim for good", (*_ROW, *_FAILURE, "reason", "blocks_key")),
+    Line(
+        "key_rests",
+        ("warning",),
+        "the broker takes others of the topic, and says that an ordering key is too fast",
+        (*_ROW, *_FAILURE, "delay_seconds"),
+    ),
     Line(
         "topic_failed",
         ("error",),

@@ -27,6 +27,7 @@ from relay.operate.stats import RelayStats
 from relay.outbox.outbox import Claimed
 from relay.publisher.events import (
     BatchSettled,
+    KeyRests,
     RequestFailed,
     RowFailed,
     RowRetried,
@@ -84,7 +85,19 @@ class LogLines:
                     **_row(event.row, event.batch_size, event.attempt_count),
                     **_failure(event.topic, event.error),
                     reason=event.reason,
-                    consequence=f"the row is kept as failed ({event.reason}) and is not published",
+                    blocks_key=event.blocks_key,
+                    consequence=f"the row is kept as failed ({event.reason}) and is not published"
+                    + ("; its ordering key waits until it is retried or discarded" if event.blocks_key else ""),
+                )
+            case KeyRests():
+                self._write(
+                    "warning",
+                    "key_rests",
+                    **_row(event.row, event.batch_size, event.row.attempt_count),
+                    **_failure(event.topic, event.error),
+                    delay_seconds=round(event.delay_seconds, 3),
+                    consequence="the topic takes others: this row's ordering key is left alone for the delay, "
+                    "and nobody pays",
                 )
             case TopicOpened() | TopicProbed():
                 self._topic(event)

@@ -2,12 +2,15 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 import psycopg
 from psycopg.rows import args_row
 
 from relay.errors import InvariantError
+from relay.outbox.order import KEYS_A_CLAIM, Standing, Visited, Walk, ends_after, prefix, share
 from relay.outbox.statements import search_path, statement
 
 # Written out, on a connection in autocommit mode: so they travel together with what they surround.
@@ -15,6 +18,10 @@ BEGIN = "begin isolation level read committed"
 COMMIT = "commit"
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
+
+# So many rows of a topic are locked by one look for probes, whatever their size.
+PROBES = 3
+PROBE_BYTES = 30_000_000
 
 # Why a row is out of the claim for good. An operator may discard it later.
 Reason = Literal["max_attempts", "non_retryable"]
@@ -34,6 +41,7 @@ class Claimed(NamedTuple):
     size_bytes: int
     created_at: str
     attempt_count: int
+    ordering_key: str | None = None
 
 
 class Accepted(NamedTuple):
@@ -45,27 +53,31 @@ class Accepted(NamedTuple):
 
 
 class Charged(NamedTuple):
-    """The row pays with an attempt. With a reason it failed for good; without one it comes again after the delay."""
+    """The row pays with attempts. With a reason it failed for good; without one it comes again after the delay."""
 
     id: int
+    attempts: int
     code: str
     error: str
     reason: Reason | None
+    blocks_key: bool  # what stands behind it in its key waits until somebody decides about the row
     delay_seconds: float
 
 
 class Claim(NamedTuple):
-    """What one claim found; `full` when it may have left more behind."""
+    """What one claim found."""
 
-    rows: list[Claimed]
-    full: bool
+    rows: list[Claimed]  # those of one key stand in their order, and begin with the first that waits
+    full: bool  # it may have left rows behind that could be claimed
+    unseen: bool  # there may be keys that it has not come by yet
 
 
 class Place(NamedTuple):
-    """Where a row stands in its topic: fresh rows by id, then the others by the time from which they are due."""
+    """How far the probes of a topic have come: fresh rows by id, then those put off by their time; and in the keys."""
 
     available_at: str
     id: int
+    ordering_key: str = ""
 
 
 START = Place("-infinity", 0)
@@ -75,26 +87,38 @@ class Candidates(NamedTuple):
     """What one look for probes found: rows of the topic that are due, and those of them that could be locked."""
 
     rows: list[Claimed]
-    seen: int
+    seen: bool  # whether the topic has any
     last: Place  # where the next look goes on
+
+
+class Heads(NamedTuple):
+    """What one look for the first rows of keys found."""
+
+    rows: list[Claimed]
+    seen: int  # keys of the topic that could go on; of those that are not among the rows, another holds the first
+    after: str  # the key after which the next look goes on; empty at the end
 
 
 class Batch:
     """One open transaction on the outbox."""
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any], enter: dict[str, str], skew: float) -> None:
+    def __init__(
+        self, connection: psycopg.AsyncConnection[Any], enter: dict[str, str], skew: float, walk: Walk
+    ) -> None:
         self._connection = connection
         self._enter = enter
         self._skew = skew
-        self._begun = False
+        self._walk = walk
+        self._open = False
+        self._keys: set[str] = set()  # of which this transaction has claimed rows
 
     async def claim(
         self, rows: int, size_bytes: int, open_topics: Sequence[str] = (), open_types: Sequence[str] = ()
     ) -> Claim:
-        """Lock up to `rows` fresh and as many due rows, each kind bounded in bytes too.
+        """Lock up to `rows` fresh, as many due and as many ordered rows, each kind bounded in bytes too.
 
         Rows that name one of the open topics, or name none and are of one of the types, stay where they are and do not
-        count.
+        count; with the first of a key, all of it stays.
         """
         limits = {
             "rows": rows,
@@ -105,19 +129,24 @@ class Batch:
         }
         fresh = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
         delayed = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
-        await self._begin()
+        looked = {**limits, "share": share(rows), "after": self._walk.after, "topic": None, "types": []}
+        visited = await self._visit(looked)
         await fresh.execute(statement("claim_fresh"), limits)
         await delayed.execute(statement("claim_delayed"), limits)
-        found = [await fresh.fetchall(), await delayed.fetchall()]
-        full = any(len(kind) >= rows or sum(row.size_bytes for row in kind) >= size_bytes for kind in found)
-        return Claim(found[0] + found[1], full)
+        found = [await fresh.fetchall(), await delayed.fetchall(), await self._lock(visited, rows, size_bytes)]
+        self._walk.visited(visited, rows)
+        full = any(_full(kind, rows, size_bytes) for kind in found)
+        if not self._walk.unseen:
+            full |= self._walk.round_ends()
+        return Claim([row for kind in found for row in kind], full, self._walk.unseen)
 
     async def candidates(self, topic: str, types: Sequence[str], after: Place) -> Candidates:
-        """Lock up to three rows of a topic: the oldest, the next after a place, the newest.
+        """Lock up to three rows of a topic: the oldest, the next after a place, the newest; then first ones of keys.
 
         They name the topic, or name none and are of one of the types.
         """
-        await self._begin()
+        async with self._begun():
+            pass
         cursor = self._connection.cursor(binary=True)
         await cursor.execute(
             statement("claim_probes"),
@@ -133,7 +162,12 @@ class Batch:
         rows = [Claimed(*columns) for *columns, held, _, _ in found if held]
         next_places = [Place(time, row_id) for *_, time, row_id in found if row_id is not None]
         # Beyond the newest the next look begins anew.
-        return Candidates(rows, len(found), next_places[0] if next_places else START)
+        last = next_places[0] if next_places else START
+        if len(found) == PROBES:
+            return Candidates(rows, seen=True, last=last._replace(ordering_key=after.ordering_key))
+        heads = await self.heads(topic, types, after.ordering_key, PROBES - len(found), PROBE_BYTES)
+        seen = bool(found or heads.seen or heads.after or after.ordering_key)
+        return Candidates(rows + heads.rows, seen, last._replace(ordering_key=heads.after))
 
     async def controls(
         self, topic: str, types: Sequence[str], beyond: int, rows: int, size_bytes: int
@@ -144,23 +178,64 @@ class Batch:
         await cursor.execute(statement("claim_controls"), limits)
         return await cursor.fetchall()
 
+    async def heads(self, topic: str, types: Sequence[str], after: str, rows: int, size_bytes: int) -> Heads:
+        """Lock the first rows of up to so many keys of a topic, beyond a key; none of a key that was claimed."""
+        looked = {"rows": rows, "share": 1, "skew": self._skew, "after": after, "topic": topic, "types": list(types)}
+        visited = await self._visit({**looked, "open_topics": [], "open_types": []})
+        heads = [key._replace(ids=key.ids[:1]) for key in visited]
+        claimed = await self._lock(heads, rows, size_bytes)
+        return Heads(claimed, sum(bool(key.ids) for key in heads), ends_after(visited, rows))
+
     async def settle(self, accepted: Sequence[Accepted], charged: Sequence[Charged]) -> None:
         """Mark what the broker took and who pays for what it did not; one statement each, whatever their number."""
         if accepted:
             ids, message_ids, topics = map(list, zip(*accepted, strict=True))
             await self._mark("settle_published", len(ids), {"ids": ids, "message_ids": message_ids, "topics": topics})
         if charged:
-            ids, codes, errors, reasons, delays = map(list, zip(*charged, strict=True))
-            values = {"ids": ids, "codes": codes, "errors": errors, "reasons": reasons, "delays": delays}
-            await self._mark("settle_charged", len(ids), {**values, "skew": self._skew})
+            ids, attempts, codes, errors, reasons, blocks, delays = map(list, zip(*charged, strict=True))
+            values = {"attempts": attempts, "codes": codes, "errors": errors, "reasons": reasons, "blocks": blocks}
+            await self._mark("settle_charged", len(ids), {**values, "ids": ids, "delays": delays, "skew": self._skew})
 
-    async def _begin(self) -> None:
-        if self._begun:
+    async def _visit(self, looked: dict[str, Any]) -> list[Visited]:
+        """Look which keys can go on, and what waits in them; nothing is locked."""
+        cursor = self._connection.cursor(binary=True, row_factory=args_row(Visited))
+        values = {**looked, "keys": KEYS_A_CLAIM, "floor": 0, "without": list(self._keys)}
+        async with self._begun():
+            await cursor.execute(statement("walk_keys"), values)
+        return await cursor.fetchall()
+
+    async def _lock(self, visited: Sequence[Visited], rows: int, size_bytes: int) -> list[Claimed]:
+        """Lock what waits in these keys, and answer with what of each may be sent."""
+        wanted = list(islice(((key.ordering_key, row_id) for key in visited for row_id in key.ids), rows))
+        if not wanted:
+            return []
+        cursor = self._connection.cursor(binary=True)
+        ids = [row_id for _, row_id in wanted]
+        await cursor.execute(statement("claim_ordered"), {"ids": ids, "bytes": size_bytes, "skew": self._skew})
+        held: dict[int, Claimed] = {}
+        standings: dict[int, Standing] = {}
+        for *columns, standing in await cursor.fetchall():
+            row = Claimed(*columns)
+            held[row.id], standings[row.id] = row, standing
+        claimed = [
+            held[row_id]
+            for _, key in groupby(wanted, key=itemgetter(0))
+            for row_id in prefix([row_id for _, row_id in key], standings)
+        ]
+        self._keys.update(row.ordering_key for row in claimed if row.ordering_key)
+        return claimed
+
+    @asynccontextmanager
+    async def _begun(self) -> AsyncIterator[None]:
+        """Begin unless that is done. Statements of the block travel together with it: they must lock nothing."""
+        if self._open:
+            yield
             return
-        self._begun = True
+        self._open = True
         async with self._connection.pipeline():
             await self._connection.execute(BEGIN)
             await self._connection.execute(statement("enter"), self._enter)
+            yield
         # What locks is not in the pipeline, whose last word is a Flush: after one, Postgres does not end an idle
         # transaction, and a relay that froze there would keep what it has locked.
 
@@ -173,6 +248,10 @@ class Batch:
             )
 
 
+def _full(kind: Sequence[Claimed], rows: int, size_bytes: int) -> bool:
+    return len(kind) >= rows or sum(row.size_bytes for row in kind) >= size_bytes
+
+
 class Outbox:
     """The table, over one connection at a time."""
 
@@ -183,6 +262,7 @@ class Outbox:
             "idle_tx_ms": str(idle_tx_ms),
         }
         self._skew = skew
+        self._walk = Walk()
         self._connection: psycopg.AsyncConnection[Any] | None = None
 
     @asynccontextmanager
@@ -196,7 +276,7 @@ class Outbox:
             self._connection = await self._connect()
         connection = self._connection
         try:
-            yield Batch(connection, self._enter, self._skew)
+            yield Batch(connection, self._enter, self._skew, self._walk)
             await connection.execute(COMMIT)
         except BaseException:  # a cancellation, too, may come while the outcome is unknown
             await self.close()
@@ -205,5 +285,6 @@ class Outbox:
     async def close(self) -> None:
         """Drop the connection; the server rolls back what it had open."""
         connection, self._connection = self._connection, None
+        self._walk = Walk()
         if connection is not None:
             await connection.close()

@@ -4,6 +4,11 @@ A row pays when it failed alone, the topic then took another row, and the row fa
 fail for a while, and ends, accuses nobody: the row is taken the second time. Where no other row of the batch is taken,
 one of the topic's newest is asked for. Without any, a row pays only when it alone is left of a request that failed, and
 failed in every part of it, one of them after others had been taken.
+
+The rows of an ordering key go out one request after the other, in a lane of their own, up to the first that fails.
+What is sent of a key to find out who pays begins with its first row that is not out. What stands behind one that was
+not taken is not sent, and so cannot be its control: other keys are, rows without a key, and those before it in the
+request that failed, once they were taken without it.
 """
 
 import asyncio
@@ -20,6 +25,11 @@ from relay.publisher.events import RequestFailed
 from relay.publisher.failures import Suspicion, Verdict, suspicion, verdict
 from relay.publisher.isolation import Isolation
 from relay.publisher.message import Sendable
+
+# So many keys of a topic have a request under way at once.
+LANES_AT_ONCE = 64
+# After so many keys whose first rows failed alone, and nothing of the topic taken since, no further ones are searched.
+LANES_IN_VAIN = 2
 
 # Claims more of a topic's rows, to be asked as controls.
 Reserve = Callable[[], Awaitable[list[Sendable]]]
@@ -58,6 +68,16 @@ class _Failed:
     def suspicion(self) -> Suspicion:
         return suspicion(self.error)
 
+    @property
+    def keyed(self) -> bool:
+        """Whether these are rows of an ordering key."""
+        return self.rows[0][0].ordering_key is not None
+
+    @property
+    def worth_a_control(self) -> bool:
+        """Whether another message tells more about it."""
+        return self.suspicion.of_a_row or (self.keyed and self.suspicion is Suspicion.THROTTLE)
+
 
 @dataclass(slots=True)
 class Delivery:
@@ -79,16 +99,22 @@ class Delivery:
     _released: list[_Failed] = field(default_factory=list)  # not examined to the end
     _alone: list[_Failed] = field(default_factory=list)  # requests of one row
     _followed: set[int] = field(default_factory=set)  # rows of parts that failed after others had been taken
+    _in_vain: int = 0  # keys that were searched while nothing was taken
     _controls: list[Sendable] | None = None
     _asked: list[Claimed] = field(default_factory=list)
     _outage: Exception | None = None
     _sent: int = 0
     _last_taken: int = 0
 
-    async def send(self, requests: Iterable[Sequence[Sendable]]) -> Delivered:
-        """Send the requests side by side, then look for the rows at fault in those that failed."""
+    async def send(
+        self, requests: Iterable[Sequence[Sendable]], lanes: Iterable[Sequence[Sequence[Sendable]]] = ()
+    ) -> Delivered:
+        """Send requests and lanes side by side, then look for the rows at fault in the requests that failed."""
+        permits = asyncio.Semaphore(LANES_AT_ONCE)
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._request(rows)) for rows in requests]
+            # In this order: requests of rows without a key are controls of the lanes.
+            tasks = [group.create_task(self._follow(lane, permits)) for lane in lanes]
+            tasks += [group.create_task(self._request(rows)) for rows in requests]
             await asyncio.sleep(0)  # every request is under way
             crash_points.reached(Point.PUBLISH_AFTER)
         failures = [failed for task in tasks if (failed := task.result()) is not None]
@@ -96,7 +122,7 @@ class Delivery:
             await self._examine(failed)
         left_alone = self._left_alone(failures)
         lacking = [one for one in self._alone if not (self._has_control(one) or one.rows[0][0].id in left_alone)]
-        if any(failed.suspicion.of_a_row for failed in lacking) and self._outage is None:
+        if any(failed.worth_a_control for failed in lacking) and self._outage is None:
             await self._take_control()
         await self._confirm(left_alone)
         return self._delivered()
@@ -112,6 +138,15 @@ class Delivery:
                 break  # what others would answer changes nothing
         await self._confirm(frozenset())
         return self._delivered()
+
+    async def _follow(self, lane: Sequence[Sequence[Sendable]], permits: asyncio.Semaphore) -> _Failed | None:
+        """Send a key's requests one after the other, up to the first that fails."""
+        for rows in lane:
+            async with permits:
+                failed = await self._request(rows) if self._has_time() else None
+            if failed:
+                return failed
+        return None
 
     async def _request(self, rows: Sequence[Sendable]) -> _Failed | None:
         self._sent += 1
@@ -132,10 +167,12 @@ class Delivery:
         return None
 
     async def _examine(self, failed: _Failed) -> None:
-        if len(failed.rows) == 1:
+        if failed.keyed and failed.suspicion is Suspicion.THROTTLE:
+            self._alone.append(_Failed(failed.rows[:1], failed.error, failed.sent))
+        elif len(failed.rows) == 1:
             self._alone.append(failed)
         elif verdict(failed.suspicion, alone=False, control=False) is Verdict.ISOLATE and self._outage is None:
-            await self._isolate(failed)
+            await (self._search(failed) if failed.keyed else self._isolate(failed))
         else:
             self._outage = self._outage or failed.error
             self._released.append(failed)
@@ -170,6 +207,33 @@ class Delivery:
             self._outage = self._outage or last.error
         self._released += [_Failed(failed.rows[rows.start : rows.stop], last.error, last.sent) for rows in unresolved]
 
+    async def _search(self, failed: _Failed) -> None:
+        """Find the first row of a key's request that is not taken. What stands behind it waits."""
+        if self._in_vain >= LANES_IN_VAIN and not self._has_control(failed):
+            self._outage = failed.error
+            self._released.append(failed)
+            return
+        rows, last = failed.rows, failed
+        while rows and self._has_time():
+            part = rows[: max(1, len(rows) // 2)]
+            answer = await self._request(part)
+            if answer is None:
+                rows = rows[len(part) :]
+                continue
+            last, rows = answer, part
+            if not answer.suspicion.of_a_row:
+                self._outage = answer.error
+                break
+            if len(part) == 1:
+                self._alone.append(_Failed(part, answer.error, failed.sent))
+                if not (self._has_control(failed) or await self._take_control()):
+                    self._in_vain += 1
+                return
+        if rows:
+            if not self._has_control(failed):
+                self._outage = self._outage or last.error
+            self._released.append(_Failed(rows, last.error, last.sent))
+
     async def _take_control(self) -> bool:
         """Send one of the topic's newest rows; whether it was taken."""
         if self._controls is None:
@@ -195,7 +259,8 @@ class Delivery:
         """Ask once more for each row that failed alone, and has a control: it pays when it fails again."""
         for failed in self._alone:
             (row, _) = failed.rows[0]
-            found = verdict(failed.suspicion, alone=True, control=False)
+            rests = failed.suspicion is Suspicion.THROTTLE and self._has_control(failed)
+            found = verdict(failed.suspicion, alone=True, control=rests, keyed=failed.keyed)
             if found is not Verdict.TOPIC_OUTAGE:
                 self._guilty.append(Guilty(row, failed.error, found))
                 continue
@@ -208,7 +273,7 @@ class Delivery:
                 self._convict(again)
 
     def _convict(self, again: _Failed) -> None:
-        found = verdict(again.suspicion, alone=True, control=True)
+        found = verdict(again.suspicion, alone=True, control=True, keyed=again.keyed)
         if found is Verdict.TOPIC_OUTAGE:
             self._outage = self._outage or again.error
             self._released.append(again)

@@ -41,6 +41,17 @@ class RowRetried:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyRests:
+    """The broker takes others of the topic and says that a key is too fast: it is left alone, and no row pays."""
+
+    row: Claimed  # the first that waits in the key
+    topic: str
+    batch_size: int
+    error: Exception
+    delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class RowFailed:
     """The row is out of the claim for good, and kept for inspection."""
 
@@ -50,6 +61,7 @@ class RowFailed:
     error: Exception
     attempt_count: int  # this one included
     reason: Reason
+    blocks_key: bool  # its ordering key waits until somebody decides about the row
 
 
 @dataclass(frozen=True, slots=True)

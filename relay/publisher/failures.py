@@ -10,10 +10,12 @@ for the row once more first.
 | anything else on the message's own path             | the row, one attempt    | the topic is away  | isolate      |
 | what is no answer of a broker's: a bug of an adapter | the row, one attempt    | the same           | isolate      |
 | the machine's own: OSError, MemoryError             | the row, one attempt    | the topic is away  | isolate      |
-| RESOURCE_EXHAUSTED                                  | the topic is away       | the same           | the same     |
+| RESOURCE_EXHAUSTED, of an ordering key              | the key rests a while   | the topic is away  | as alone     |
+| RESOURCE_EXHAUSTED of others                        | the topic is away       | the same           | the same     |
 | NOT_FOUND, PERMISSION_DENIED, UNAUTHENTICATED       | the topic is away       | the same           | the same     |
 
-A row that could not even become a message pays for good, whatever the broker does.
+A row that could not even become a message pays for good, whatever the broker does. A row of a key that pays with an
+attempt, or rests, holds up its key for as long; one that fails for good does so or not, as FailedHead says.
 """
 
 from dataclasses import dataclass
@@ -46,6 +48,7 @@ class Verdict(Enum):
 
     ROW_INVALID = auto()  # the row: never again
     ROW_STRIKE = auto()  # the row: one attempt less
+    KEY_RESTS = auto()  # nobody: the row's key, which was too fast, is left alone for a while
     TOPIC_OUTAGE = auto()  # nobody: the topic's circuit opens
     ISOLATE = auto()  # not known yet: look for the row among its neighbours
 
@@ -62,10 +65,13 @@ class Attempts:
 class Charge:
     """What a row pays. With a reason it is out of the claim; without one it comes again after the delay."""
 
-    attempt_count: int
+    attempts: int
     reason: Reason | None
     delay_seconds: float
 
+
+# How long a key rests that was too fast for the broker.
+REST_SECONDS = 1.0
 
 _BY_CODE = {
     "INVALID_ARGUMENT": Suspicion.MESSAGE,
@@ -89,11 +95,16 @@ def suspicion(error: Exception) -> Suspicion:
             return Suspicion.ADAPTER
 
 
-def verdict(suspected: Suspicion, *, alone: bool, control: bool) -> Verdict:
-    """Who pays for a request that failed. `alone`: it carried one row. `control`: see the top of this module."""
+def verdict(suspected: Suspicion, *, alone: bool, control: bool, keyed: bool = False) -> Verdict:
+    """Who pays for a request that failed. `alone`: it carried one row. `control`: see the top of this module.
+
+    `keyed`: its rows are those of an ordering key.
+    """
     match suspected:
         case Suspicion.NOT_BUILT:
             return Verdict.ROW_INVALID
+        case Suspicion.THROTTLE if keyed and control:
+            return Verdict.KEY_RESTS
         case Suspicion.THROTTLE | Suspicion.TOPIC:
             return Verdict.TOPIC_OUTAGE
         case Suspicion.MESSAGE | Suspicion.PATH | Suspicion.ADAPTER if not alone:  # those `of_a_row`
@@ -113,11 +124,13 @@ def charge(guilty: Verdict, attempts_before: int, attempts: Attempts, jitter: Ji
     count = attempts_before + 1
     match guilty:
         case Verdict.ROW_INVALID:
-            return Charge(count, "non_retryable", 0.0)
+            return Charge(1, "non_retryable", 0.0)
         case Verdict.ROW_STRIKE if count >= attempts.most:
-            return Charge(count, "max_attempts", 0.0)
+            return Charge(1, "max_attempts", 0.0)
         case Verdict.ROW_STRIKE:
-            return Charge(count, None, attempts.retry.delay(count, jitter))
+            return Charge(1, None, attempts.retry.delay(count, jitter))
+        case Verdict.KEY_RESTS:
+            return Charge(0, None, REST_SECONDS)
         case Verdict.TOPIC_OUTAGE | Verdict.ISOLATE:
             return None
         case _:

@@ -1,9 +1,10 @@
 """From a row to its message, or to the reason why it can never become one; and from messages to requests."""
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from itertools import islice
+from itertools import groupby, islice
 
 from relay.brokers.broker import RequestLimits
 from relay.envelope import MESSAGE_BYTES, OVERHEAD_BYTES, Message, attributes_fault
@@ -37,28 +38,50 @@ def message_of(row: Claimed) -> Message:
         own = _own_attributes(row.attributes)
         attributes |= own
         size += sum(_size(name) + _size(value) + ATTRIBUTE_FRAMING_BYTES for name, value in own.items())
+    key = row.ordering_key or ""
+    size += _size(key)
     if size > MESSAGE_BYTES:
         raise MessageError("too_large", f"has a message of {size} bytes, the limit is {MESSAGE_BYTES}")
-    return Message(row.body, attributes, size)
+    return Message(row.body, attributes, size, key)
+
+
+def lanes(
+    rows: Iterable[Sendable], suspects: AbstractSet[int], rows_a_part: int, limits: RequestLimits
+) -> Iterator[Sequence[Sequence[Sendable]]]:
+    """Cut the messages of each ordering key, in their order, into requests that follow each other.
+
+    Those that failed before are sent in small parts, large ones alone.
+    """
+    keys: dict[str, list[Sendable]] = defaultdict(list)
+    for pair in rows:
+        keys[pair[1].ordering_key].append(pair)
+    for key in keys.values():
+        lane: list[Sequence[Sendable]] = []
+        for (large, suspected), alike in groupby(key, lambda pair: (_is_large(pair), _is_suspect(pair, suspects))):
+            together = list(alike)
+            most = 1 if large else rows_a_part if suspected else limits.messages
+            for start in range(0, len(together), most):
+                lane += _within(together[start : start + most], limits)
+        yield lane
 
 
 def requests(
     rows: Sequence[Sendable], suspects: AbstractSet[int], rows_a_part: int, limits: RequestLimits
 ) -> Iterator[Sequence[Sendable]]:
-    """Cut one topic's messages, in their order, into requests that the broker takes.
+    """Cut one topic's messages that have no key, in their order, into requests that the broker takes.
 
     Rows that failed before, or whose ids are among the suspects, come first and in small parts, some of them: whatever
     is sent after them is their control. Large messages travel alone.
     """
-    suspected = [pair for pair in rows if pair[0].attempt_count or pair[0].id in suspects]
-    others = [pair for pair in rows if not (pair[0].attempt_count or pair[0].id in suspects)]
+    suspected = [pair for pair in rows if _is_suspect(pair, suspects)]
+    others = [pair for pair in rows if not _is_suspect(pair, suspects)]
     yield from islice(_cut(suspected, rows_a_part, limits), SUSPECT_PARTS)
     yield from _cut(others, limits.messages, limits)
 
 
 def _cut(rows: Sequence[Sendable], most: int, limits: RequestLimits) -> Iterator[Sequence[Sendable]]:
-    yield from ([pair] for pair in rows if pair[1].size_bytes > LARGE_BYTES)
-    small = [pair for pair in rows if pair[1].size_bytes <= LARGE_BYTES]
+    yield from ([pair] for pair in rows if _is_large(pair))
+    small = [pair for pair in rows if not _is_large(pair)]
     for start in range(0, len(small), most):
         yield from _within(small[start : start + most], limits)
 
@@ -74,6 +97,14 @@ def _within(rows: Iterable[Sendable], limits: RequestLimits) -> Iterator[Sequenc
         size += message.size_bytes
     if request:
         yield request
+
+
+def _is_suspect(pair: Sendable, suspects: AbstractSet[int]) -> bool:
+    return bool(pair[0].attempt_count) or pair[0].id in suspects
+
+
+def _is_large(pair: Sendable) -> bool:
+    return pair[1].size_bytes > LARGE_BYTES
 
 
 def _own_attributes(text: str) -> dict[str, str]:

@@ -7,26 +7,33 @@ from typing import NamedTuple
 
 from relay.envelope import Message, topic_fault
 from relay.errors import MessageError
+from relay.failed_head import FailedHead
 from relay.kernel.failure import code, sentence
 from relay.kernel.runner import Report
 from relay.outbox.outbox import Accepted, Batch, Charged, Claimed
 from relay.publisher import crash_points
 from relay.publisher.crash_points import Point
 from relay.publisher.delivery import Delivered, Guilty
-from relay.publisher.events import BatchSettled, RowFailed, RowRetried
+from relay.publisher.events import BatchSettled, KeyRests, RowFailed, RowRetried
 from relay.publisher.failures import Attempts, Charge, Suspicion, charge, verdict
 from relay.publisher.message import Sendable, message_of
 from relay.routes import Routes
 
 CODE_CHARACTERS = 64
+# No topic has this name.
+_NO_TOPIC = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The messages of claimed rows by topic, and the rows that can never become one, with theirs."""
+    """The messages of claimed rows by topic, and the rows that can never become one, with theirs.
+
+    Of a key all go to one topic, and none stands behind a row that cannot be sent.
+    """
 
     by_topic: dict[str, list[Sendable]]
     guilty: list[tuple[str, Guilty]]
+    left_behind: int = 0  # rows that wait for an earlier one of their key
 
 
 class Charging(NamedTuple):
@@ -35,21 +42,24 @@ class Charging(NamedTuple):
     topic: str
     guilty: Guilty
     charge: Charge
+    blocks_key: bool
 
     @property
     def charged(self) -> Charged:
         """What the outbox is to remember of it."""
-        error, paid = self.guilty.error, self.charge
-        return Charged(
-            self.guilty.row.id, code(error)[:CODE_CHARACTERS], sentence(error), paid.reason, paid.delay_seconds
-        )
+        (row, error, _), paid = self.guilty, self.charge
+        said = code(error)[:CODE_CHARACTERS], sentence(error)
+        return Charged(row.id, paid.attempts, *said, paid.reason, self.blocks_key, paid.delay_seconds)
 
-    def event(self, batch_size: int) -> RowFailed | RowRetried:
+    def event(self, batch_size: int) -> RowFailed | RowRetried | KeyRests:
         """What happened to the row."""
         (row, error, _), paid = self.guilty, self.charge
+        if not paid.attempts:
+            return KeyRests(row, self.topic, batch_size, error, paid.delay_seconds)
+        attempts = row.attempt_count + paid.attempts
         if paid.reason is None:
-            return RowRetried(row, self.topic, batch_size, error, paid.attempt_count, paid.delay_seconds)
-        return RowFailed(row, self.topic, batch_size, error, paid.attempt_count, paid.reason)
+            return RowRetried(row, self.topic, batch_size, error, attempts, paid.delay_seconds)
+        return RowFailed(row, self.topic, batch_size, error, attempts, paid.reason, self.blocks_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +85,15 @@ class Outcome:
 
     def events(self, seconds: float) -> Iterator[object]:
         """What happened, once it is committed."""
-        failed = 0
+        failed = sum(charging.charge.reason is not None for charging in self.charged)
+        paid = sum(charging.charge.attempts for charging in self.charged)
         for charging in self.charged:
-            failed += charging.charge.reason is not None
             yield charging.event(len(self.claimed))
         if self.settles:
             yield BatchSettled(
                 claimed=len(self.claimed),
                 published=len(self.accepted),
-                retried=len(self.charged) - failed,
+                retried=paid - failed,
                 failed=failed,
                 size_bytes=sum(row.size_bytes for row in self.claimed),
                 seconds=seconds,
@@ -93,18 +103,27 @@ class Outcome:
 
 def build(rows: Iterable[Claimed], routes: Routes) -> Built:
     """Make a message of every row that can become one, and find its topic."""
-    built = Built(defaultdict(list), [])
+    by_topic: dict[str, list[Sendable]] = defaultdict(list)
+    guilty: list[tuple[str, Guilty]] = []
+    left_behind = 0
     faults: dict[str, str | None] = {}
+    topics_of_keys: dict[str, str] = {}
     for row in rows:
         topic = routes.topic_of(row.topic, row.event_type)
         if topic not in faults:
             faults[topic] = topic_fault(topic)
+        if row.ordering_key is not None and topics_of_keys.setdefault(row.ordering_key, topic) != topic:
+            topics_of_keys[row.ordering_key] = _NO_TOPIC
+            left_behind += 1
+            continue
         try:
-            built.by_topic[topic].append((row, _message(row, faults[topic])))
+            by_topic[topic].append((row, _message(row, faults[topic])))
         except MessageError as error:
             found = verdict(Suspicion.NOT_BUILT, alone=True, control=False)
-            built.guilty.append((topic, Guilty(row, error, found)))
-    return built
+            guilty.append((topic, Guilty(row, error, found)))
+            if row.ordering_key is not None:
+                topics_of_keys[row.ordering_key] = _NO_TOPIC
+    return Built(by_topic, guilty, left_behind)
 
 
 def _message(row: Claimed, topic_fault: str | None) -> Message:
@@ -113,16 +132,26 @@ def _message(row: Claimed, topic_fault: str | None) -> Message:
     return message_of(row)
 
 
-def judge(claimed: Sequence[Claimed], built: Built, delivered: Sequence[Delivered], attempts: Attempts) -> Outcome:
+def judge(
+    claimed: Sequence[Claimed], built: Built, delivered: Sequence[Delivered], attempts: Attempts, head: FailedHead
+) -> Outcome:
     """Find out what every row's attempt came to."""
     guilty = [*built.guilty, *((topic.topic, row) for topic in delivered for row in topic.guilty)]
     charges = [(topic, row, charge(row.verdict, row.row.attempt_count, attempts)) for topic, row in guilty]
     return Outcome(
         claimed=[*claimed, *(row for topic in delivered for row in topic.controls)],
         accepted=[pair for topic in delivered for pair in topic.accepted],
-        charged=[Charging(topic, row, paid) for topic, row, paid in charges if paid is not None],
+        charged=[
+            Charging(topic, guilty, paid, blocks_key=_blocks_key(guilty.row, paid, head))
+            for topic, guilty, paid in charges
+            if paid is not None
+        ],
         released=sum(len(topic.suspects) for topic in delivered),
     )
+
+
+def _blocks_key(row: Claimed, paid: Charge, head: FailedHead) -> bool:
+    return paid.reason is not None and row.ordering_key is not None and head.blocks(row.event_type)
 
 
 async def settle(batch: Batch, outcome: Outcome) -> None:

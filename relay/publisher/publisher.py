@@ -8,21 +8,22 @@ whole batch, so a message may go out twice and is never lost.
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil
 
 from relay.brokers.broker import Broker
+from relay.failed_head import FailedHead
 from relay.kernel.backoff import Delay
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Budget, Next, Pace, Report
-from relay.outbox.outbox import Batch, Candidates, Claim, Outbox
+from relay.outbox.outbox import Batch, Candidates, Claim, Claimed, Outbox
 from relay.publisher import crash_points
 from relay.publisher.circuits import Circuits
 from relay.publisher.crash_points import Point
 from relay.publisher.delivery import Delivered, Delivery, Reserve
 from relay.publisher.events import TopicClosed, TopicOpened, TopicProbed
 from relay.publisher.failures import Attempts
-from relay.publisher.message import Sendable, requests
+from relay.publisher.message import Sendable, lanes, requests
 from relay.publisher.outcome import Built, build, judge, settle
 from relay.routes import Routes
 
@@ -48,7 +49,8 @@ FRUITLESS_SHARE = 1 / 20
 class PublishPolicy:
     """Where rows go, what the publisher may take at once, how often it tries a row, and how long it waits.
 
-    An idle outbox is polled, a topic that fails is left alone; so is everything after an error of the publisher's own.
+    When a row of an ordering key has failed for good, `failed_head` says whether its key goes on. An idle outbox is
+    polled, a topic that fails is left alone; so is everything after an error of the publisher's own.
     """
 
     routes: Routes
@@ -57,6 +59,7 @@ class PublishPolicy:
     attempts: Attempts
     poll: Delay
     outage: Delay
+    failed_head: FailedHead = field(default_factory=FailedHead)
 
     @property
     def pace(self) -> Pace:
@@ -87,6 +90,7 @@ class Publisher:
         self._circuits = Circuits(policy.outage)
         self._suspects: dict[str, _Suspects] = {}
         self._claim_again_at = 0.0
+        self._settled_in_round = False  # since the claims began to come by the keys
         self._outbox = outbox
         self._broker = broker
         self._policy = policy
@@ -121,15 +125,18 @@ class Publisher:
             built = build(claim.rows, self._policy.routes)
             news = self._learn(built)
             delivered = await self._deliver(batch, built.by_topic, monotonic)
-            outcome = judge(claim.rows, built, delivered, self._policy.attempts)
+            outcome = judge(claim.rows, built, delivered, self._policy.attempts, self._policy.failed_head)
             await settle(batch, outcome)
         crash_points.reached(Point.COMMIT_AFTER)
         self._tell(outcome.events(monotonic() - began))
         # Every claim that follows at once finds other rows: those of this one were settled, or are known to be of an
         # open topic.
-        progress = news or outcome.settles or any(topic.outage for topic in delivered)
-        following = Next.AGAIN if progress else Next.BACK_OFF
-        return _sum(outcome.report, Report(next=following if claim.full or news else Next.IDLE))
+        settled = outcome.settles or self._settled_in_round
+        self._settled_in_round = settled and claim.unseen
+        progress = news or settled or any(topic.outage for topic in delivered)
+        following = Next.AGAIN if progress or claim.unseen else Next.BACK_OFF
+        left = claim.full or claim.unseen or built.left_behind or news
+        return _sum(outcome.report, Report(next=following if left else Next.IDLE))
 
     async def _claim(self, batch: Batch, monotonic: Callable[[], float]) -> Claim:
         began = monotonic()
@@ -161,7 +168,7 @@ class Publisher:
                 rows = [row for candidates in found.values() for row in candidates.rows]
                 built = build(rows, self._policy.routes)
                 delivered = await self._deliver_probes(built.by_topic, monotonic)
-                outcome = judge(rows, built, delivered, self._policy.attempts)
+                outcome = judge(rows, built, delivered, self._policy.attempts, self._policy.failed_head)
                 await settle(batch, outcome)
         except BaseException:  # a cancellation, too: others have their turn before it is tried again
             for topic in topics:
@@ -213,13 +220,14 @@ class Publisher:
         self, batch: Batch, by_topic: dict[str, list[Sendable]], monotonic: Callable[[], float]
     ) -> Sequence[Delivered]:
         deadline = monotonic() + self._policy.publish_seconds
-        newest = max((row.id for rows in by_topic.values() for row, _ in rows), default=0)
+        newest = max((row.id for rows in by_topic.values() for row in _without_key(rows)), default=0)
         requests = {topic: list(self._requests(topic, rows)) for topic, rows in by_topic.items()}
+        keys = {topic: list(self._lanes(topic, rows)) for topic, rows in by_topic.items()}
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(
                     self._delivery(topic, monotonic, deadline, self._reserve(batch, topic, rows, newest)).send(
-                        requests[topic]
+                        requests[topic], keys[topic]
                     )
                 )
                 for topic, rows in by_topic.items()
@@ -227,15 +235,21 @@ class Publisher:
         delivered = [task.result() for task in tasks]
         for topic in delivered:
             sent = {row.id for request in requests[topic.topic] for row, _ in request}
-            unsent = frozenset(row.id for row, _ in by_topic[topic.topic] if row.id not in sent)
+            unsent = frozenset(row.id for row in _without_key(by_topic[topic.topic]) if row.id not in sent)
             self._remember(topic, unsent, _types(by_topic[topic.topic]), monotonic())
         return delivered
 
     def _reserve(self, batch: Batch, topic: str, rows: Sequence[Sendable], beyond: int) -> Reserve:
-        """Claims the topic's newest rows that a batch left behind, when one is asked for as a control."""
+        """Claims rows of the topic that a batch left behind, when one is asked for as a control.
+
+        They are its newest without a key, or else the first ones of further keys.
+        """
 
         async def reserve() -> list[Sendable]:
-            claimed = await batch.controls(topic, tuple(_types(rows)), beyond, CONTROLS, CONTROL_BYTES)
+            types = tuple(_types(rows))
+            claimed = await batch.controls(topic, types, beyond, CONTROLS, CONTROL_BYTES)
+            if not claimed:
+                claimed = (await batch.heads(topic, types, "", CONTROLS, CONTROL_BYTES)).rows
             return build(claimed, self._policy.routes).by_topic.get(topic, [])
 
         return reserve
@@ -244,8 +258,17 @@ class Publisher:
         return Delivery(topic, self._broker, monotonic, self._policy.request_seconds, deadline, self._observe, reserve)
 
     def _requests(self, topic: str, rows: Sequence[Sendable]) -> Iterator[Sequence[Sendable]]:
-        suspects = self._suspects.get(topic, _Suspects(frozenset(), ceil(self._policy.batch_size / SHRINK)))
-        return requests(rows, suspects.ids, suspects.rows_a_part, self._broker.limits)
+        suspects = self._suspects_of(topic)
+        keyless = [pair for pair in rows if pair[0].ordering_key is None]
+        return requests(keyless, suspects.ids, suspects.rows_a_part, self._broker.limits)
+
+    def _lanes(self, topic: str, rows: Sequence[Sendable]) -> Iterator[Sequence[Sequence[Sendable]]]:
+        suspects = self._suspects_of(topic)
+        keyed = [pair for pair in rows if pair[0].ordering_key is not None]
+        return lanes(keyed, suspects.ids, suspects.rows_a_part, self._broker.limits)
+
+    def _suspects_of(self, topic: str) -> _Suspects:
+        return self._suspects.get(topic, _Suspects(frozenset(), ceil(self._policy.batch_size / SHRINK)))
 
     def _tell(self, events: Iterable[object]) -> None:
         for event in events:
@@ -267,6 +290,10 @@ class Publisher:
 async def _no_more() -> list[Sendable]:
     """A probe asks for no other rows than its own."""
     return []
+
+
+def _without_key(rows: Iterable[Sendable]) -> Iterator[Claimed]:
+    return (row for row, _ in rows if row.ordering_key is None)
 
 
 def _types(rows: Iterable[Sendable]) -> set[str]:

@@ -56,17 +56,28 @@ async def one_pass(url: str, log: Path) -> tuple[Report, Cost]:
 
 
 @pytest.mark.parametrize("events", [1, 1_000])
-async def test_a_batch_costs_six_statements_whatever_its_size(database: str, tmp_path: Path, events: int) -> None:
-    """begin, enter, two claims, one settle, commit: in five round trips, none of them per row."""
+async def test_a_batch_costs_seven_statements_whatever_its_size(database: str, tmp_path: Path, events: int) -> None:
+    """begin, enter and the look at keys together; two claims, one settle, commit: five round trips, none per row."""
     with psycopg.connect(database) as connection:
         emit(connection, [event(number) for number in range(events)])
     report, cost = await one_pass(database, tmp_path / "trace")
     assert report.updated == events
-    assert cost == Cost(statements=6, round_trips=5)
+    assert cost == Cost(statements=7, round_trips=5)
 
 
-async def test_an_idle_look_costs_five_statements(database: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("keys", [1, 50])
+async def test_ordered_rows_cost_one_statement_more(database: str, tmp_path: Path, keys: int) -> None:
+    """They are locked by their ids, whatever the number of keys."""
+    with psycopg.connect(database) as connection:
+        emit(connection, [event(number, ordering_key=f"key-{number % keys}") for number in range(500)])
+        emit(connection, [event(number) for number in range(500)])
+    report, cost = await one_pass(database, tmp_path / "trace")
+    assert report.updated == 1_000
+    assert cost == Cost(statements=8, round_trips=6)
+
+
+async def test_an_idle_look_costs_six_statements(database: str, tmp_path: Path) -> None:
     """Nothing due: the same without the settle."""
     report, cost = await one_pass(database, tmp_path / "trace")
     assert report.processed == 0
-    assert cost == Cost(statements=5, round_trips=4)
+    assert cost == Cost(statements=6, round_trips=4)

@@ -113,9 +113,11 @@ def test_controls_are_the_newest_rows(connection: psycopg.Connection[Any]) -> No
         (
             "settle_charged",
             {
+                "attempts": [1] * 1_000,
                 "codes": ["c"] * 1_000,
                 "errors": ["e"] * 1_000,
                 "reasons": [None, "max_attempts"] * 500,
+                "blocks": [False] * 1_000,
                 "delays": [1.0] * 1_000,
                 "skew": 0.0,
             },

@@ -35,6 +35,7 @@ from relay.outbox.outbox import Accepted, Claimed
 from relay.publisher import events
 from relay.publisher.events import (
     BatchSettled,
+    KeyRests,
     RequestFailed,
     RowFailed,
     RowRetried,
@@ -99,7 +100,7 @@ LINES: list[tuple[object, dict[str, Any]]] = [
         },
     ),
     (
-        RowFailed(ROW, "orders", 9, MessageError("too_large", "x" * 5_000), 3, "non_retryable"),
+        RowFailed(ROW, "orders", 9, MessageError("too_large", "x" * 5_000), 3, "non_retryable", blocks_key=True),
         {
             "level": "error",
             "event": "row_failed",
@@ -110,7 +111,25 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "code": "too_large",
             "error": f"MessageError: {'x' * 5_000}"[:1_024],
             "reason": "non_retryable",
-            "consequence": "the row is kept as failed (non_retryable) and is not published",
+            "blocks_key": True,
+            "consequence": "the row is kept as failed (non_retryable) and is not published; its ordering key waits "
+            "until it is retried or discarded",
+        },
+    ),
+    (
+        KeyRests(ROW, "orders", 9, BrokerError("RESOURCE_EXHAUSTED", "no"), 1.0),
+        {
+            "level": "warning",
+            "event": "key_rests",
+            **EVENT,
+            "batch_size": 9,
+            "attempt_count": 2,
+            "topic": "orders",
+            "code": "RESOURCE_EXHAUSTED",
+            "error": "BrokerError: RESOURCE_EXHAUSTED: no",
+            "delay_seconds": 1.0,
+            "consequence": "the topic takes others: this row's ordering key is left alone for the delay, "
+            "and nobody pays",
         },
     ),
     (

@@ -101,7 +101,7 @@ def test_a_batch_is_counted_by_topic(metrics: Metrics) -> None:
 def test_what_goes_wrong_is_counted_by_its_reason(metrics: Metrics) -> None:
     """Rows, requests and connections."""
     metrics(RowRetried(ROW, "a", 1, REFUSED, 1, 5.0))
-    metrics(RowFailed(ROW, "a", 1, REFUSED, 25, "max_attempts"))
+    metrics(RowFailed(ROW, "a", 1, REFUSED, 25, "max_attempts", blocks_key=False))
     metrics(RequestFailed("a", [ROW], REFUSED))
     metrics(RequestFailed("a", [ROW], RuntimeError("an adapter's")))
     metrics(Reconnected("db"))
@@ -231,7 +231,7 @@ def test_everything_that_is_shown_is_in_the_table(metrics: Metrics) -> None:
         settled("a"),
         stats(),
         RowRetried(ROW, "a", 1, REFUSED, 1, 5.0),
-        RowFailed(ROW, "a", 1, REFUSED, 1, "non_retryable"),
+        RowFailed(ROW, "a", 1, REFUSED, 1, "non_retryable", blocks_key=True),
         RequestFailed("a", [ROW], REFUSED),
         TopicOpened("a", REFUSED, 1.0),
         TopicProbed("a", REFUSED, 1, 1.0),

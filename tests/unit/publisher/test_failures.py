@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from relay.errors import BrokerError, MessageError
 from relay.kernel.backoff import Retry
-from relay.publisher.failures import Attempts, Charge, Suspicion, Verdict, charge, suspicion, verdict
+from relay.publisher.failures import REST_SECONDS, Attempts, Charge, Suspicion, Verdict, charge, suspicion, verdict
 
 ATTEMPTS = Attempts(25, Retry(base=5, most=120, jitter=0.5))
 ON_THE_PATH = ["INTERNAL", "ABORTED", "UNAVAILABLE", "DEADLINE_EXCEEDED", "UNKNOWN", "CANCELLED", "FAILED_PRECONDITION"]
@@ -47,6 +47,13 @@ def test_the_verdict_follows_from_the_code_and_the_control(
     assert {verdict(suspected, alone=False, control=control) for control in (True, False)} == {among_others}
 
 
+def test_a_key_that_is_too_fast_rests_where_its_topic_takes_others() -> None:
+    """Without a control the topic is away, as for rows without a key."""
+    throttled = suspicion(BrokerError("RESOURCE_EXHAUSTED", "x"))
+    assert verdict(throttled, alone=True, control=True, keyed=True) is Verdict.KEY_RESTS
+    assert verdict(throttled, alone=True, control=False, keyed=True) is Verdict.TOPIC_OUTAGE
+
+
 @given(code=st.text(min_size=1, max_size=30), alone=st.booleans())
 def test_no_answer_of_a_broker_charges_anybody_without_a_control(code: str, alone: bool) -> None:  # noqa: FBT001
     """Whatever a broker says, it may say it of everything."""
@@ -65,15 +72,16 @@ def test_nobody_among_others_is_charged(suspected: Suspicion, control: bool) -> 
     ("guilty", "before", "pays"),
     [
         (Verdict.ROW_INVALID, 0, Charge(1, "non_retryable", 0.0)),
-        (Verdict.ROW_INVALID, 24, Charge(25, "non_retryable", 0.0)),
+        (Verdict.ROW_INVALID, 24, Charge(1, "non_retryable", 0.0)),
         (Verdict.ROW_STRIKE, 0, Charge(1, None, 5.5)),
-        (Verdict.ROW_STRIKE, 1, Charge(2, None, 10.5)),
-        (Verdict.ROW_STRIKE, 3, Charge(4, None, 40.5)),
-        (Verdict.ROW_STRIKE, 4, Charge(5, None, 80.5)),
-        (Verdict.ROW_STRIKE, 5, Charge(6, None, 120)),
-        (Verdict.ROW_STRIKE, 23, Charge(24, None, 120)),
-        (Verdict.ROW_STRIKE, 24, Charge(25, "max_attempts", 0.0)),
-        (Verdict.ROW_STRIKE, 99, Charge(100, "max_attempts", 0.0)),
+        (Verdict.ROW_STRIKE, 1, Charge(1, None, 10.5)),
+        (Verdict.ROW_STRIKE, 3, Charge(1, None, 40.5)),
+        (Verdict.ROW_STRIKE, 4, Charge(1, None, 80.5)),
+        (Verdict.ROW_STRIKE, 5, Charge(1, None, 120)),
+        (Verdict.ROW_STRIKE, 23, Charge(1, None, 120)),
+        (Verdict.ROW_STRIKE, 24, Charge(1, "max_attempts", 0.0)),
+        (Verdict.ROW_STRIKE, 99, Charge(1, "max_attempts", 0.0)),
+        (Verdict.KEY_RESTS, 24, Charge(0, None, REST_SECONDS)),
         (Verdict.TOPIC_OUTAGE, 24, None),
         (Verdict.ISOLATE, 24, None),
     ],
