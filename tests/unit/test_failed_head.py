@@ -2,14 +2,17 @@
 """Which failed rows block their key, and what says nothing about it."""
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relay.cli.runners import publish_policy
 from relay.failed_head import FailedHead
 from relay.patterns import _REMEMBERED
 from relay.routes import Routes
+from relay.settings import load
 
 # Short texts of few characters match each other often.
 NAMES = st.text(alphabet="ab._%=ä", min_size=1, max_size=4)
@@ -168,3 +171,12 @@ def test_event_types_without_end_are_not_remembered_without_end() -> None:
     for number in range(_REMEMBERED + 2):
         assert not policy.blocks(f"order.{number}")
     assert len(policy._known) <= _REMEMBERED
+
+
+def test_what_is_set_is_what_publishes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`relay run` and `relay tick` build their publisher with it."""
+    monkeypatch.chdir(tmp_path)  # away from anybody's .env
+    monkeypatch.delenv("RELAY_ON_FAILED_HEAD", raising=False)
+    assert publish_policy(load()).failed_head == FailedHead()
+    monkeypatch.setenv("RELAY_ON_FAILED_HEAD", "skip, order.*=block")
+    assert publish_policy(load()).failed_head == FailedHead.parse("skip, order.*=block")
