@@ -1,0 +1,182 @@
+"""Ordered events under everything at once: relays that are killed, rows that fail, an operator who holds rows."""
+
+import random
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import errors as pg
+
+from relay import emit
+from relay.dev.pubsub import Fault, set_faults
+from tests.support.audits import Audit
+from tests.support.chaos import FULL, SECONDS, logged, settings, sized
+from tests.support.commands import Commands
+from tests.support.outbox import FAILED, PENDING, count, event
+from tests.support.pubsub import PubSubSide
+from tests.support.waiting import until
+
+EVENTS = sized(6_000, 200_000)
+KEYS = sized(60, 1_000)
+KILL_EVERY = 1.0  # seconds
+SICK, HOPELESS = sized(12, 200), sized(2, 10)
+RETRIES = {"RELAY_RETRY_BASE_MS": "50", "RELAY_RETRY_MAX_MS": "500", "RELAY_RETRY_JITTER_MS": "50"}
+
+
+HOLD = "select from outbox_events where id = any (%s) and published_at is null for update skip locked"
+NOT_BLOCKED = (
+    "not exists (select from outbox_events as head where head.ordering_key = outbox_events.ordering_key "
+    "and head.blocks_key and head.id < outbox_events.id)"
+)
+
+
+@contextmanager
+def thread(work: Callable[[threading.Event], None]) -> Iterator[threading.Thread]:
+    """Work beside the block, until it has done its work or the block ends; what it raises, the block raises."""
+    end = threading.Event()
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work(end)
+        except BaseException as error:  # noqa: BLE001 -- raised where the block ends
+            raised.append(error)
+
+    running = threading.Thread(target=run)
+    running.start()
+    try:
+        yield running
+    finally:
+        end.set()
+        running.join()
+    if raised:
+        raise raised[0]
+
+
+class Emitters:
+    """Services that emit events of random keys, in one statement or in several, and now and then roll back."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._left = list(range(EVENTS))
+        self._sick = {f"sick-{number}" for number in range(SICK)} | {f"hopeless-{number}" for number in range(HOPELESS)}
+        self._lock = threading.Lock()
+
+    def work(self, end: threading.Event) -> None:
+        """Emit until nothing is left to be emitted."""
+        chance = random.Random()  # noqa: S311 -- a test's own dice
+        with psycopg.connect(self._url) as connection:
+            while not end.is_set() and (taken := self._take(chance.randrange(1, sized(40, 400)))):
+                events = [event(number, **self._fields(number, chance)) for number in taken]
+                while not self._committed(connection, events, chance):
+                    connection.rollback()
+
+    def _take(self, most: int) -> list[int]:
+        with self._lock:
+            taken, self._left = self._left[:most], self._left[most:]
+        return taken
+
+    def _fields(self, number: int, chance: random.Random) -> dict[str, Any]:
+        fields: dict[str, Any] = {"ordering_key": f"key-{chance.randrange(KEYS)}"}
+        if number % (EVENTS // (SICK + HOPELESS + 1)) == 1:
+            with self._lock:
+                if self._sick:
+                    fields["attributes"] = {"health": self._sick.pop()}
+        return fields
+
+    @staticmethod
+    def _committed(connection: psycopg.Connection[Any], events: list[Any], chance: random.Random) -> bool:
+        half = chance.choice([0, 0, 0, len(events) // 2])
+        try:
+            for some in filter(None, (events[:half], events[half:])):
+                emit(connection, some)
+        except pg.DeadlockDetected:  # as documented: two emits in one transaction
+            return False
+        if chance.random() < 0.1:
+            return False
+        connection.commit()
+        return True
+
+
+class Operator:
+    """Somebody who holds locks on rows that wait, wherever they stand in their keys."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.held = 0
+
+    def work(self, end: threading.Event) -> None:
+        """Hold some, let go, hold others."""
+        chance = random.Random()  # noqa: S311
+        with psycopg.connect(self._url) as connection:
+            while not end.is_set():
+                ids = [chance.randrange(1, EVENTS) for _ in range(50)]
+                held = connection.execute(HOLD, [ids])
+                self.held += held.rowcount
+                end.wait(chance.uniform(0.01, 0.3))
+                connection.rollback()
+
+
+def kill_one_every_second(relay: Commands, folder: Path, until_then: Callable[[], bool], relays: ExitStack) -> int:
+    """Keep three relays at work, and kill the oldest of them every second; answer with the number of the dead."""
+
+    def start(number: int) -> subprocess.Popen[bytes]:
+        return relays.enter_context(logged(relay, folder / f"relay-{number}.log", **settings(200, **RETRIES)))
+
+    at_work = [start(number) for number in range(3)]
+    killed = 0
+    deadline = time.monotonic() + SECONDS
+    while not until_then():
+        assert time.monotonic() < deadline, "not everything goes out"
+        next_death = time.monotonic() + KILL_EVERY
+        until(lambda: time.monotonic() >= next_death, "a second passes", SECONDS)  # noqa: B023
+        at_work.pop(0).kill()
+        killed += 1
+        at_work.append(start(2 + killed))
+    return killed
+
+
+async def test_order_under_kills_failures_and_locks(
+    relay: Commands, database: str, pubsub: PubSubSide, audit: Audit, tmp_path: Path
+) -> None:
+    """Three relays, one killed every second; rows that fail, rows that are held: first deliveries are in order."""
+    channel = await pubsub.open(ordered=True)
+    commands = Commands({**relay.settings, "RELAY_TOPIC": channel.topic}, tmp_path)
+    sick = [Fault("INTERNAL", "Publish", attribute="health", value=f"sick-{n}", times=20) for n in range(SICK)]
+    hopeless = [
+        Fault("INVALID_ARGUMENT", "Publish", attribute="health", value=f"hopeless-{n}") for n in range(HOPELESS)
+    ]
+    lost_answers = Fault("UNAVAILABLE", "Publish", topic=channel.topic, after=True, times=sized(5, 50))
+    await set_faults(pubsub.address, *sick, *hopeless, lost_answers)
+
+    emitters, operator = Emitters(database), Operator(database)
+
+    def behind_the_hopeless() -> bool:
+        """Everything is out but what waits for an operator."""
+        return (
+            count(database) == EVENTS
+            and count(database, FAILED) == HOPELESS
+            and count(database, f"{PENDING} and {NOT_BLOCKED}") == 0
+        )
+
+    with ExitStack() as relays:
+        with thread(operator.work), thread(emitters.work), thread(emitters.work), thread(emitters.work):
+            killed = kill_one_every_second(commands, tmp_path, behind_the_hopeless, relays)
+        assert killed >= 1
+        assert operator.held > 0
+        await pubsub.heal()
+        retried = commands("failed", "retry", "--all")
+        assert retried.returncode == 0, retried.stderr
+        until(lambda: count(database, PENDING) == 0, "nothing waits", SECONDS)
+
+    report = await audit(channel)
+    assert report.passed, report
+    assert (report.expected, report.lost, report.inversions, report.pending, report.failed) == (EVENTS, 0, 0, 0, 0)
+    assert report.ordered
+    if FULL:
+        print(f"{killed} killed, {operator.held} rows held, {report}")  # noqa: T201
