@@ -7,8 +7,6 @@ from difflib import get_close_matches
 _RESERVED = frozenset(
     [
         "RELAY_SLOTS",
-        "RELAY_NOTIFY",
-        "RELAY_LISTEN_URL",
         "RELAY_SHARD_INDEX",
         "RELAY_SHARD_COUNT",
         "RELAY_RETENTION",

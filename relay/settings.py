@@ -50,6 +50,11 @@ class Settings(BaseSettings):
     relay_schema: Annotated[str, Field(min_length=1)] = "public"
     """The schema of the outbox's tables. public"""
 
+    relay_notify: bool = True
+    """Whether an idle `relay run` sleeps until an event is stored, or polls at RELAY_POLL_MS: on or off. on"""
+    relay_listen_url: SecretStr = SecretStr("")
+    """A direct connection to the same database, where DATABASE_URL leads to a pooler; on it a relay is woken."""
+
     google_cloud_project: str = ""
     """What platforms set. PUBSUB_PROJECT_ID goes over it, wherever either is set."""
     pubsub_project_id: Annotated[str, Field(validate_default=True)] = ""
@@ -73,9 +78,9 @@ class Settings(BaseSettings):
     relay_batch_size: Annotated[int, Field(ge=1, le=10_000)] = 1_000
     """Rows of each kind that one transaction claims; fewer cost more transactions an event. 1000"""
     relay_poll_ms: PositiveDuration = parse("500ms")
-    """How long an idle relay sleeps before it looks again. 500ms"""
+    """How long an idle relay waits before it looks again while it does not sleep, see RELAY_NOTIFY. 500ms"""
     relay_poll_jitter_ms: Duration = parse("250ms")
-    """Up to how much longer it sleeps, so that several relays do not look at the same moment. 250ms"""
+    """Up to how much longer it waits, so that several relays do not look at the same moment. 250ms"""
     relay_publish_budget_ms: PositiveDuration = parse("15s")
     """How long one batch may wait for the broker, each request less than a third of it; rows stay locked. 15s"""
     relay_idle_tx_ms: PositiveDuration = parse("20s")
@@ -107,7 +112,7 @@ class Settings(BaseSettings):
     relay_idle_min_ms: PositiveDuration = parse("1s")
     """The first pause of a runner other than publish that found nothing to do; each next one is double. 1s"""
     relay_idle_max_ms: PositiveDuration = parse("30s")
-    """The longest pause of a runner other than publish that found nothing to do. 30s"""
+    """The longest pause of another idle runner; and how often a relay that sleeps looks without being woken. 30s"""
     relay_idle_jitter_ms: Duration = parse("500ms")
     """Up to how much longer an idle runner other than publish pauses. 500ms"""
     relay_error_backoff_ms: PositiveDuration = parse("30s")
@@ -151,7 +156,7 @@ class Settings(BaseSettings):
             raise ValueError(f"must not be longer than {written(_LONGEST_IN_POSTGRES)}, the most that Postgres takes")
         return value
 
-    @field_validator("database_url")
+    @field_validator("database_url", "relay_listen_url")
     @classmethod
     def _is_conninfo(cls, value: SecretStr) -> SecretStr:
         text = value.get_secret_value().strip()

@@ -23,6 +23,7 @@ MASK = "***"
 # Set by the platform, not by its user.
 _PROJECT = "GOOGLE_CLOUD_PROJECT"
 _PLATFORM = {"PORT", "DYNO", _PROJECT}
+_URLS = {"DATABASE_URL", "RELAY_LISTEN_URL"}
 # The parts of a connection string that are no secret; all others are masked.
 _SHOWN = {"host", "hostaddr", "port", "dbname", "user", "sslmode", "application_name", "connect_timeout"}
 
@@ -122,7 +123,7 @@ def _said(name: str) -> str:
 def _shown(name: str, default: Any, given: str) -> str:
     match default:
         case SecretStr() if given:
-            return _masked_url(given) if name == "DATABASE_URL" else MASK
+            return _masked_url(given) if name in _URLS else MASK
         case timedelta():
             with suppress(ValueError):  # what is no duration is a fault, and shown as it is
                 return written(parse(given))

@@ -12,6 +12,7 @@ from relay.brokers.pubsub_client import PubSubAddress
 from relay.kernel.duration import parse
 from relay.outbox import schema
 from relay.outbox.connect import connect_async
+from relay.outbox.listening import Listening
 from relay.routes import Routes
 from relay.settings import Settings, load, strangers
 
@@ -45,6 +46,22 @@ def pubsub_address(settings: Settings) -> PubSubAddress:
 def routes(settings: Settings) -> Routes:
     """Which topic each event goes to."""
     return Routes.parse(settings.relay_routes, settings.relay_topic)
+
+
+def listening_opener(settings: Settings) -> Callable[[], Awaitable[Listening]]:
+    """Opens the session on which a relay hears of new events."""
+    url, setting = settings.require_database(), "DATABASE_URL"
+    if listen_url := settings.relay_listen_url.get_secret_value():
+        url, setting = listen_url, "RELAY_LISTEN_URL"
+    outbox = outbox_connector(settings)
+
+    async def listener() -> psycopg.AsyncConnection[Any]:
+        return await connect_async(url, settings.relay_app, setting)
+
+    async def opened() -> Listening:
+        return await Listening.open(listener, outbox, settings.relay_schema)
+
+    return opened
 
 
 def outbox_connector(settings: Settings) -> Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]:

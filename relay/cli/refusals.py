@@ -12,7 +12,7 @@ from relay.settings import Settings
 def refusals(settings: Settings) -> list[str]:
     """A sentence for each. What is only missing is none of them: `Settings.require` tells it."""
     faults: list[str] = []
-    for check in (_database, _credentials, _runners, _log, _http):
+    for check in (_database, _listening, _credentials, _runners, _log, _http):
         try:
             check(settings)
         except ConfigurationError as error:
@@ -29,6 +29,11 @@ def site_address(settings: Settings) -> Address | None:
 def _database(settings: Settings) -> None:
     if url := settings.database_url.get_secret_value():
         conninfo(url, settings.relay_app)
+
+
+def _listening(settings: Settings) -> None:
+    if url := settings.relay_listen_url.get_secret_value():
+        conninfo(url, settings.relay_app, "RELAY_LISTEN_URL")
 
 
 def _credentials(settings: Settings) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from relay.cli.parts import loaded, outbox_connector, pubsub_address
+from relay.cli.parts import listening_opener, loaded, outbox_connector, pubsub_address
 from relay.cli.refusals import refusals
 from relay.cli.runners import RUNNERS, unknown, workers
 from relay.cli.serve import Site
@@ -24,6 +24,7 @@ from relay.kernel.observe import (
     ShutdownEnded,
     to_all,
 )
+from relay.kernel.rest import Rest
 from relay.kernel.shutdown import Shutdown
 from relay.kernel.supervise import CLOSE_SECONDS, supervise
 from relay.kernel.tick import tick
@@ -33,6 +34,7 @@ from relay.operate.events import Reconnected, Started
 from relay.operate.stats import StatsRunner, Tally, short_look
 from relay.outbox import schema
 from relay.outbox.outbox import Connect
+from relay.outbox.sleep import FromTheFirst, Sleeper
 from relay.publisher.publisher import Publisher
 from relay.setting_rules import HARD_END
 from relay.settings import Settings
@@ -87,7 +89,7 @@ async def _run(settings: Settings) -> int:
     if faults := refusals(settings):
         raise ConfigurationError("\n".join(faults))
     settings.require("database_url", "pubsub_project_id")
-    shutdown, clock, tally = Shutdown(), SystemClock(), Tally()
+    shutdown, clock, tally = Shutdown(), SystemClock(), Tally(listens=settings.relay_notify)
     site = Site(settings, clock)
     observe = _SentencesAreEnough(to_all(_observe(settings), tally, *site.listeners))
     soft_timeout = settings.relay_shutdown_ms.total_seconds()
@@ -95,7 +97,7 @@ async def _run(settings: Settings) -> int:
         connect = _announced(outbox_connector(settings), settings, observe)
         seconds = settings.relay_runner_max_ms.total_seconds()
         loops = [
-            Loop(worker, clock, seconds, final=(ConfigurationError,))
+            Loop(worker, clock, seconds, final=(ConfigurationError,), rest=_rest(worker, settings, observe))
             for worker in workers(settings, connect, clock, observe)
         ]
         telling = _stats_loop(settings, tally, clock, observe)
@@ -103,6 +105,15 @@ async def _run(settings: Settings) -> int:
         async with site.open(observe):
             abandoned = await supervise([*loops, telling], shutdown, clock, soft_timeout, observe)
     return 1 if abandoned else 0
+
+
+def _rest(worker: Worker, settings: Settings, observe: Observe) -> Rest | None:
+    """The publisher sleeps until somebody stores an event; all others rest by the clock."""
+    publisher = worker.runner
+    if not (settings.relay_notify and isinstance(publisher, Publisher)):
+        return None
+    longest = settings.relay_idle_max_ms.total_seconds()
+    return Sleeper(listening_opener(settings), FromTheFirst(), longest, observe, restless=publisher.has_open_topics)
 
 
 def _stats_loop(settings: Settings, tally: Tally, clock: Clock, observe: Observe) -> Loop:

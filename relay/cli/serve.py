@@ -32,7 +32,8 @@ class Site:
         pass_seconds = settings.relay_runner_max_ms.total_seconds()
         grace = settings.relay_idle_tx_ms.total_seconds()
         runner, its_pace = _followed(settings)
-        silence = longest_silence(its_pace, pass_seconds, grace)
+        asleep = settings.relay_idle_max_ms.total_seconds() if settings.relay_notify else 0.0
+        silence = longest_silence(its_pace, pass_seconds, grace, asleep)
         hung = pass_seconds + grace
         health = Health(clock.monotonic, silence, hung, topics=routes(settings).topics, runner=runner)
         metrics = Metrics(_version(), schema.newest(), time.time, health)

@@ -17,6 +17,7 @@ from relay.kernel.failure import sentence
 from relay.kernel.observe import LoopDied, PassFailed, PassFinished, ShutdownBegan
 from relay.kernel.runner import Pace
 from relay.operate.events import Reconnected, Started
+from relay.outbox.events import Looked
 from relay.publisher.events import BatchSettled, TopicClosed, TopicOpened, TopicProbed
 
 # A topic counts as asked for this long after it last took something, or was last heard of.
@@ -69,9 +70,12 @@ class Verdict:
         return {"status": self.state.value, "checks": {check.name: check.as_json() for check in self.checks}}
 
 
-def longest_silence(pace: Pace, pass_seconds: float, grace: float) -> float:
-    """How long a pipeline that moves may go without a sign: the longest pause, then the longest pass."""
-    pauses = (pace.busy, pace.idle.most + pace.idle.jitter, pace.error.most + pace.error.jitter)
+def longest_silence(pace: Pace, pass_seconds: float, grace: float, asleep: float = 0.0) -> float:
+    """How long a pipeline that moves may go without a sign: the longest pause, then the longest pass.
+
+    `asleep` is the longest time between two looks of a relay that sleeps.
+    """
+    pauses = (asleep, pace.busy, pace.idle.most + pace.idle.jitter, pace.error.most + pace.error.jitter)
     return max(pauses) + pass_seconds + grace
 
 
@@ -121,6 +125,10 @@ class Health:
                 self._moves()
                 self._reached()
                 self._passes = Check("pipeline", State.OK)
+            case Looked():
+                # A relay that sleeps begins no pass.
+                self._moves()
+                self._reached()
             case PassFailed(runner=self._runner):
                 self._failed(event)
             case BatchSettled():
@@ -213,7 +221,7 @@ class Health:
         return Check(
             "pipeline",
             State.FAILED,
-            f"no pass of {self._runner} ended and no batch was settled for {silent:.0f} s; "
+            f"no pass of {self._runner} ended, no batch was settled and nobody looked for {silent:.0f} s; "
             f"one that moves shows it within {self._silence:.0f} s",
         )
 

@@ -28,6 +28,15 @@ LINES = (
         tuple(field.name for field in fields(Started)),
     ),
     Line("reconnected", ("info",), "the outbox was reached again, after its connection was lost", ("database",)),
+    Line(
+        "listen_connected", ("info",), "the relay hears of new events, and sleeps while there are none", ("database",)
+    ),
+    Line(
+        "listen_lost",
+        ("warning",),
+        "the relay does not hear of new events and polls; once, until it hears of them again",
+        ("code", "error", "again_in_seconds", "consequence", "remedy"),
+    ),
     Line("http_listening", ("info",), "health and metrics are served", ("host", "port")),
     Line(
         "batch",

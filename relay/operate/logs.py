@@ -24,6 +24,8 @@ from relay.operate.log_output import adopt_libraries, logger
 from relay.operate.remedies import created_or_corrected
 from relay.operate.repeats import Advice, Hold, Recovery, Repeats, Summary, Write
 from relay.operate.stats import RelayStats
+from relay.outbox.events import ListenConnected, ListenLost, Looked
+from relay.outbox.listening import DeafError
 from relay.outbox.outbox import Claimed
 from relay.publisher.events import (
     BatchSettled,
@@ -107,6 +109,8 @@ class LogLines:
                 self._write("info", "started", **asdict(event))
             case Reconnected():
                 self._write("info", "reconnected", database=event.database)
+            case ListenConnected() | ListenLost() | Looked():
+                self._sleep(event)
             case HttpListening():
                 self._write("info", "http_listening", host=event.host, port=event.port)
             case RelayStats():
@@ -145,6 +149,26 @@ class LogLines:
             case ShutdownEnded():
                 level = "warning" if event.abandoned else "info"
                 self._write(level, "stopped", abandoned=list(event.abandoned), seconds=round(event.seconds, 3))
+
+    def _sleep(self, event: ListenConnected | ListenLost | Looked) -> None:
+        match event:
+            case ListenConnected():
+                self._write("info", "listen_connected", database=event.database)
+            case ListenLost():
+                self._write(
+                    "warning",
+                    "listen_lost",
+                    **_error(event.error),
+                    again_in_seconds=round(event.again_in_seconds, 3),
+                    consequence="the relay polls every RELAY_POLL_MS until it hears of new events again",
+                    remedy="set RELAY_LISTEN_URL to a direct connection to the same database, or RELAY_NOTIFY=off"
+                    if isinstance(event.error, DeafError)
+                    else "none is needed when the database comes back; else see what the error says",
+                )
+            case Looked():
+                pass  # twice a minute, and many times as a relay goes to sleep
+            case _:
+                assert_never(event)
 
     def _batch(self, event: BatchSettled) -> None:
         self._write(

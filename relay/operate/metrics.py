@@ -17,6 +17,7 @@ from relay.kernel.observe import PassFailed, PassFinished, PassSkipped
 from relay.operate.events import Reconnected
 from relay.operate.health import Health, State
 from relay.operate.stats import RelayStats
+from relay.outbox.events import ListenConnected, ListenLost
 from relay.publisher.events import (
     BatchSettled,
     RequestFailed,
@@ -89,6 +90,9 @@ DEFINITIONS = MappingProxyType(
         ),
         "relay_pass_seconds": Definition(_HISTOGRAM, "How long a pass of a runner took.", ("runner",), _PASS_SECONDS),
         "relay_reconnects_total": Definition(_COUNTER, "Connections to the outbox after the first one."),
+        "relay_listen_connected": Definition(
+            _GAUGE, "1 while the relay is told of new events, 0 while it polls; absent where RELAY_NOTIFY is off."
+        ),
         "relay_due_rows": Definition(
             _GAUGE, "Rows that could be published now; at least so many with over 10,000 keys."
         ),
@@ -180,6 +184,8 @@ class Metrics:
                 self._pass(event)
             case Reconnected():
                 self._count("relay_reconnects_total")
+            case ListenConnected() | ListenLost():
+                self._gauge("relay_listen_connected").set(isinstance(event, ListenConnected))
             case RelayStats():
                 self._stats(event)
 

@@ -12,6 +12,7 @@ from relay.kernel.backoff import Delay
 from relay.kernel.failure import sentence
 from relay.kernel.observe import Observe, PassFailed, PassFinished
 from relay.kernel.runner import Budget, Pace, Report
+from relay.outbox.events import ListenConnected, ListenLost
 from relay.outbox.queue import COUNT_LIMIT, Queue, look
 from relay.publisher.events import BatchSettled
 
@@ -55,6 +56,7 @@ class RelayStats:
     passes: int  # with work in them
     passes_failed: int
     ms_per_pass: float  # of the passes with work in them, and of those that failed
+    listen_connected: bool | None = None  # whether it is told of new events; None where RELAY_NOTIFY is off
 
 
 @dataclass(slots=True)
@@ -70,9 +72,13 @@ class _Counts:
 
 
 class Tally:
-    """Listens to the publisher and counts. Once it is known to work, `awake` is called, once."""
+    """Listens to the publisher and counts. Once it is known to work, `awake` is called, once.
 
-    def __init__(self) -> None:
+    `listens` says whether the publisher is to be told of new events.
+    """
+
+    def __init__(self, *, listens: bool = False) -> None:
+        self.listening = False if listens else None
         self.awake: Callable[[], None] = lambda: None
         self.works = False
         self._counts = _Counts()
@@ -93,6 +99,10 @@ class Tally:
                     counts.passes += 1
                     counts.pass_seconds += event.seconds
                 self._it_works()
+            case ListenConnected():
+                self.listening = True
+            case ListenLost():
+                self.listening = False
             case PassFailed(runner=runner) if runner == PUBLISH:
                 counts.passes_failed += 1
                 counts.pass_seconds += event.seconds
@@ -205,4 +215,5 @@ class StatsRunner:
             passes=counts.passes,
             passes_failed=counts.passes_failed,
             ms_per_pass=round(counts.pass_seconds * 1000 / passes, 1) if passes else 0.0,
+            listen_connected=self._tally.listening,
         )

@@ -20,6 +20,7 @@ _LIVENESS: dict[str, Any] = {
 # In pg_stat_activity, where neither RELAY_APP nor DATABASE_URL says otherwise.
 _NAME = "outbox-relay"
 _HIGHEST_PORT = 65_535
+DATABASE_URL = "DATABASE_URL"
 # Parts of what the server says when no retry will help. The protocol carries their SQLSTATE, libpq does not.
 _FINAL = (
     "authentication failed",
@@ -31,14 +32,14 @@ _FINAL = (
 )
 
 
-def conninfo(url: str, app: str = "") -> str:
+def conninfo(url: str, app: str = "", setting: str = DATABASE_URL) -> str:
     """The connection string, with liveness settings where it names none itself, and named after `app` if given.
 
     Raises ConfigurationError where it is none that could work.
     """
     parts = conninfo_to_dict(url)
-    _refuse_split_password(url, parts)
-    _refuse_port(parts)
+    _refuse_split_password(url, parts, setting)
+    _refuse_port(parts, setting)
     named = {"application_name": app} if app else {}
     ours = {**_LIVENESS, "application_name": _NAME}
     return make_conninfo(url, **{**ours, **parts, **named, "client_encoding": "utf8"})
@@ -49,22 +50,24 @@ def connect(url: str, app: str = "") -> psycopg.Connection[Any]:
     try:
         connection = psycopg.connect(conninfo(url, app))
     except psycopg.Error as error:
-        _refuse_final(error)
+        _refuse_final(error, DATABASE_URL)
         raise
     connection.isolation_level = IsolationLevel.READ_COMMITTED
     _require_utf8(connection)
     return connection
 
 
-async def connect_async(url: str, app: str = "") -> psycopg.AsyncConnection[Any]:
-    """Connect for the relay, which begins and commits in its own words.
+async def connect_async(url: str, app: str = "", setting: str = DATABASE_URL) -> psycopg.AsyncConnection[Any]:
+    """Connect for the relay, which begins and commits in its own words. `setting` names the URL in errors.
 
     Nothing is prepared on the server: a pooler may hand out another session each time.
     """
     try:
-        connection = await psycopg.AsyncConnection.connect(conninfo(url, app), autocommit=True, prepare_threshold=None)
+        connection = await psycopg.AsyncConnection.connect(
+            conninfo(url, app, setting), autocommit=True, prepare_threshold=None
+        )
     except psycopg.Error as error:
-        _refuse_final(error)
+        _refuse_final(error, setting)
         raise
     _require_utf8(connection)
     return connection
@@ -82,25 +85,25 @@ def _require_utf8(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[
         )
 
 
-def _refuse_split_password(url: str, parts: dict[str, Any]) -> None:
+def _refuse_split_password(url: str, parts: dict[str, Any], setting: str) -> None:
     """Refuse a URL whose password was cut at a special character: the rest of it would show up in errors as a host."""
     if "://" in url and "@" in f"{parts.get('host') or ''}{parts.get('dbname') or ''}":
         raise ConfigurationError(
-            "DATABASE_URL cannot be read: percent-encode the characters @ : / ? # % in its user and password"
+            f"{setting} cannot be read: percent-encode the characters @ : / ? # % in its user and password"
         )
 
 
-def _refuse_port(parts: dict[str, Any]) -> None:
+def _refuse_port(parts: dict[str, Any], setting: str) -> None:
     """Refuse what is no port without repeating it: in a URL that ends early it is the password."""
     ports = filter(None, str(parts.get("port") or "").split(","))
     if not all(port.strip().isdecimal() and 0 < int(port) <= _HIGHEST_PORT for port in ports):
         raise ConfigurationError(
-            f"DATABASE_URL cannot be read: its port is not a number from 1 to {_HIGHEST_PORT}; "
+            f"{setting} cannot be read: its port is not a number from 1 to {_HIGHEST_PORT}; "
             "write it like postgresql://user:password@host:5432/db"
         )
 
 
-def _refuse_final(error: psycopg.Error) -> None:
+def _refuse_final(error: psycopg.Error, setting: str) -> None:
     text = str(error).strip()
     if isinstance(error, psycopg.ProgrammingError) or any(part in text for part in _FINAL):
-        raise ConfigurationError(f"the database refuses DATABASE_URL: {text}") from error
+        raise ConfigurationError(f"the database refuses {setting}: {text}") from error

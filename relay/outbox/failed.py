@@ -160,6 +160,8 @@ class FailedRows:
                     f"{name} changed {done.rowcount} of {len(ids)} rows although this transaction holds their locks; "
                     "it is rolled back"
                 )
+        # A relay that sleeps takes a retried row at once.
+        await self._connection.execute(statement("wake"))
 
     async def _rows(self, name: str, values: dict[str, Any]) -> list[Row]:
         async with operating(self._connection, self._schema):

@@ -109,6 +109,10 @@ class Publisher:
             if not left or budget.spent(total.processed):
                 return total
 
+    def has_open_topics(self) -> bool:
+        """Whether topics wait for their next probe, which no event announces."""
+        return bool(self._circuits.open_topics)
+
     async def close(self) -> None:
         """Close both connections."""
         await self._outbox.close()

@@ -31,6 +31,9 @@ from relay.operate.http import server
 from relay.operate.http.server import HttpListening
 from relay.operate.line_table import LINES as TABLE
 from relay.operate.stats import RelayStats
+from relay.outbox import events as sleep_events
+from relay.outbox.events import ListenConnected, ListenLost, Looked
+from relay.outbox.listening import DeafError
 from relay.outbox.outbox import Accepted, Claimed
 from relay.publisher import events
 from relay.publisher.events import (
@@ -256,6 +259,19 @@ LINES: list[tuple[object, dict[str, Any]]] = [
         },
     ),
     (Reconnected("db:5432/app"), {"level": "info", "event": "reconnected", "database": "db:5432/app"}),
+    (ListenConnected("db:5432/app"), {"level": "info", "event": "listen_connected", "database": "db:5432/app"}),
+    (
+        ListenLost(OSError("gone"), 0.5),
+        {
+            "level": "warning",
+            "event": "listen_lost",
+            "code": "OSError",
+            "error": "OSError: gone",
+            "again_in_seconds": 0.5,
+            "consequence": "the relay polls every RELAY_POLL_MS until it hears of new events again",
+            "remedy": "none is needed when the database comes back; else see what the error says",
+        },
+    ),
     (ShutdownEnded((), 1.23456), {"level": "info", "event": "stopped", "abandoned": [], "seconds": 1.235}),
     (
         ShutdownEnded(("publish",), 27.0),
@@ -283,7 +299,7 @@ def test_every_event_has_its_line(event: object, expected: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize(
-    "module", [observe, events, process_events, stats, server], ids=lambda module: str(module.__name__)
+    "module", [observe, events, process_events, sleep_events, stats, server], ids=lambda module: str(module.__name__)
 )
 def test_no_event_is_forgotten(module: ModuleType) -> None:
     """Whoever adds an event gives it a line, and its line a place in this test."""
@@ -293,7 +309,7 @@ def test_no_event_is_forgotten(module: ModuleType) -> None:
         if kind.__module__ == module.__name__ and is_dataclass(kind) and not kind.__name__.startswith("_")
     }
 
-    told = {type(event) for event, _ in LINES} | {TopicProbed, TopicClosed}  # these two: below
+    told = {type(event) for event, _ in LINES} | {TopicProbed, TopicClosed, Looked}  # these: below
     assert defined - {server.Limits} <= told
     assert defined & told
 
@@ -312,6 +328,17 @@ def test_a_pass_that_found_nothing_leaves_no_line() -> None:
     assert written(PassFinished("publish", Report(), 0.001)) == []
     assert len(written(PassFinished("publish", Report(errors=1), 0.001))) == 1
     assert len(written(PassFinished("publish", Report(skipped=1), 0.001))) == 1
+
+
+def test_a_relay_that_sleeps_says_nothing_of_it() -> None:
+    """It looks twice a minute for as long as nothing is stored."""
+    assert written(Looked()) == []
+
+
+def test_a_pooler_that_swallows_notifications_has_a_remedy() -> None:
+    """It mends nothing by itself."""
+    (line,) = written(ListenLost(DeafError("a notification did not arrive"), 30.0))
+    assert "RELAY_LISTEN_URL" in json.loads(line)["remedy"]
 
 
 def test_an_event_of_somebody_else_leaves_no_line() -> None:

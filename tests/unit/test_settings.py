@@ -56,6 +56,8 @@ def test_these_are_the_settings_and_their_defaults() -> None:
     assert {line.name: line.default for line in TABLE} == {
         "DATABASE_URL": "",
         "RELAY_SCHEMA": "public",
+        "RELAY_NOTIFY": "on",
+        "RELAY_LISTEN_URL": "",
         "GOOGLE_CLOUD_PROJECT": "",
         "PUBSUB_PROJECT_ID": "",
         "PUBSUB_EMULATOR_HOST": "",
@@ -121,6 +123,7 @@ def test_every_setting_is_read_from_the_environment(line: Documented, monkeypatc
         "RELAY_ON_FAILED_HEAD": "skip, order.*=block",
         "RELAY_TICK_MAX_MS": "61s",
         "RELAY_LOG_EVENTS": "on",
+        "RELAY_NOTIFY": "off",
         "RELAY_MAX_ATTEMPTS": "7",
         "RELAY_RUNNER_MAX_ITEMS": "7",
         "RELAY_LOG_LEVEL": "debug",

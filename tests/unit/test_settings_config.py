@@ -36,6 +36,7 @@ def test_no_form_of_a_password_is_shown(
 ) -> None:
     """Nor is what follows from a malformed one."""
     monkeypatch.setenv("DATABASE_URL", url)
+    monkeypatch.setenv("RELAY_LISTEN_URL", url)
     monkeypatch.setenv("RELAY_HTTP_TOKEN", SECRET * 4)
 
     for arguments in (["config"], ["config", "--json"]):

@@ -83,6 +83,19 @@ WRONG: list[tuple[dict[str, str], str]] = [
         {"RELAY_RUNNER_MAX_ITEMS": "none"},
         "RELAY_RUNNER_MAX_ITEMS is 'none': input should be a valid integer, unable to parse string as an integer",
     ),
+    ({"RELAY_NOTIFY": "sometimes"}, "RELAY_NOTIFY is 'sometimes': write on or off"),
+    (
+        {"RELAY_LISTEN_URL": "mysql://h/db"},
+        "RELAY_LISTEN_URL is not a connection string; write it like postgresql://user:password@host:5432/db",
+    ),
+    (
+        {"RELAY_LISTEN_URL": "postgresql://u:a@b@h/db"},
+        "RELAY_LISTEN_URL cannot be read: percent-encode the characters @ : / ? # % in its user and password",
+    ),
+    (
+        {"RELAY_LISTEN_URL": "postgresql://u@h:70000/db"},
+        "RELAY_LISTEN_URL cannot be read: its port is not a number from 1 to 65535; write it like postgresql://user:password@host:5432/db",
+    ),
     ({"RELAY_POLL_MS": "soon"}, "RELAY_POLL_MS 'soon' is not a duration; write it like 500ms, 30s, 15m, 720h or 30d"),
     ({"RELAY_IDLE_TX_MS": "25d"}, "RELAY_IDLE_TX_MS must not be longer than 24d, the most that Postgres takes"),
     (

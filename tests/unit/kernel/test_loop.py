@@ -8,9 +8,10 @@ import pytest
 from relay.cli.runners import pace, publish_policy
 from relay.errors import ConfigurationError
 from relay.kernel.backoff import Delay
+from relay.kernel.loop import Loop
 from relay.kernel.runner import Budget, Next, Pace, Report
 from relay.settings import load
-from tests.unit.kernel.fakes import FakeRunner, forever, in_fake_time, lasting, loop_of, pauses
+from tests.unit.kernel.fakes import FakeClock, FakeRunner, forever, in_fake_time, lasting, loop_of, pauses, worker_of
 
 AGAIN = Report(processed=1, next=Next.AGAIN)
 IDLE = Report()
@@ -302,3 +303,51 @@ def test_every_runner_is_paced_by_these_defaults(monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv(name, raising=False)
     assert publish_policy(load()).pace == PUBLISH
     assert pace(load()) == Pace()
+
+
+class RestInHand:
+    """Rests for two seconds, and writes down what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[float, bool]] = []
+        self.closed = 0
+
+    async def rest(self, wake: asyncio.Event, seconds: float, *, worked: bool) -> None:
+        """Rest."""
+        self.asked.append((seconds, worked))
+        await FakeClock().wait(wake, 2.0)
+
+    async def close(self) -> None:
+        """Count the closings."""
+        self.closed += 1
+
+
+@in_fake_time
+async def test_a_loop_with_nothing_to_do_rests_as_it_was_told() -> None:
+    """With its own pause as the measure, and whether anything was done; other pauses stay the clock's."""
+    rest, stopping = RestInHand(), asyncio.Event()
+    runner = FakeRunner(Report(updated=1), AGAIN, BOOM, IDLE, pace=PUBLISH)
+    loop = Loop(worker_of(runner), FakeClock(), 60, lambda _: 0.0, rest=rest)
+    running = asyncio.create_task(loop.run(stopping))
+    await asyncio.sleep(3)
+    stopping.set()
+    loop.wake.set()
+    await running
+
+    assert [round(time - runner.began[0], 6) for time in runner.began] == [0, 2, 2, 2.5]
+    assert rest.asked == [(0.5, True), (0.5, False)]
+    assert rest.closed == 1
+
+
+@in_fake_time
+async def test_a_rest_is_closed_however_the_loop_ends() -> None:
+    """It may hold a session."""
+    for step in (forever, IDLE, ConfigurationError("wrong")):
+        rest = RestInHand()
+        loop = Loop(worker_of(FakeRunner(step)), FakeClock(), 60, final=(ConfigurationError,), rest=rest)
+        running = asyncio.create_task(loop.run(asyncio.Event()))
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.wait({running})
+        assert rest.closed == 1
+        assert running.cancelled() or isinstance(running.exception(), ConfigurationError)

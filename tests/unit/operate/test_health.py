@@ -11,6 +11,7 @@ from relay.kernel.observe import LoopDied, PassFailed, PassFinished, ShutdownBeg
 from relay.kernel.runner import Pace, Report
 from relay.operate.events import Reconnected
 from relay.operate.health import LATELY_SECONDS, MOST_TOPICS, Health, State, longest_silence
+from relay.outbox.events import Looked
 from relay.outbox.outbox import Accepted
 from relay.publisher.events import BatchSettled, TopicClosed, TopicOpened, TopicProbed
 
@@ -133,6 +134,19 @@ def test_an_error_that_is_neither_is_the_pipelines(health: Health) -> None:
     health(failed(RuntimeError("a bug")))
 
     assert faults(health) == {"pipeline": "the last pass failed: RuntimeError: a bug"}
+
+
+def test_a_relay_that_sleeps_looks_and_that_is_a_sign(health: Health, time: Time) -> None:
+    """It begins no pass for as long as nothing is stored."""
+    health(FINISHED)
+    for _ in range(100):
+        time.now += 30
+        health(Looked())
+    assert health.ready().ok
+    assert health.healthy().ok
+
+    time.now += 1_000
+    assert not health.healthy().ok
 
 
 def test_a_pass_that_hangs_turns_both_answers(health: Health, time: Time) -> None:

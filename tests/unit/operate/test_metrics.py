@@ -15,6 +15,7 @@ from relay.operate.events import Reconnected
 from relay.operate.health import Health
 from relay.operate.metrics import DEFINITIONS, MOST_VALUES, Metrics, table
 from relay.operate.stats import RelayStats
+from relay.outbox.events import ListenConnected, ListenLost
 from relay.outbox.outbox import Accepted
 from relay.publisher.events import (
     BatchSettled,
@@ -112,6 +113,15 @@ def test_what_goes_wrong_is_counted_by_its_reason(metrics: Metrics) -> None:
     assert found["relay_requests_failed_total{UNAVAILABLE}"] == 1
     assert found["relay_requests_failed_total{RuntimeError}"] == 1
     assert found["relay_reconnects_total"] == 1
+
+
+def test_whether_it_is_told_of_new_events_is_shown_once_it_is_known(metrics: Metrics) -> None:
+    """Where nobody listens there is no such figure."""
+    assert "relay_listen_connected" not in values(metrics)
+    metrics(ListenConnected("db"))
+    assert values(metrics)["relay_listen_connected"] == 1
+    metrics(ListenLost(REFUSED, 0.5))
+    assert values(metrics)["relay_listen_connected"] == 0
 
 
 class Odd(Exception):  # noqa: N818 -- as an adapter may name its own
@@ -236,6 +246,7 @@ def test_everything_that_is_shown_is_in_the_table(metrics: Metrics) -> None:
         TopicOpened("a", REFUSED, 1.0),
         TopicProbed("a", REFUSED, 1, 1.0),
         PassFinished("publish", Report(), 0.1),
+        ListenConnected("db"),
     ):
         metrics(event)
     shown = dict(re.findall(r"# TYPE (relay_\w+) (\w+)", metrics.render().decode()))

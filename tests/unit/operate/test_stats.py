@@ -9,6 +9,7 @@ import pytest
 from relay.kernel.observe import PassFailed, PassFinished
 from relay.kernel.runner import Budget, Report
 from relay.operate.stats import RelayStats, StatsRunner, Tally
+from relay.outbox.events import ListenConnected, ListenLost
 from relay.outbox.queue import COUNT_LIMIT, Queue
 from relay.publisher.events import BatchSettled
 
@@ -42,7 +43,7 @@ class Bench:
         self.queue: Queue | Exception = QUEUE
         self.now = 100.0
         self.told: list[RelayStats] = []
-        self.tally = Tally()
+        self.tally = Tally(listens=True)
         self.runner = StatsRunner(self.look, 60.0, self.tally, self._observe, lambda: self.now)
         self.hold = asyncio.Event()
         self.hold.set()
@@ -153,6 +154,19 @@ async def test_the_first_look_waits_until_the_publisher_works(bench: Bench, proo
     assert woken == [True]
     await bench.run_once()
     assert len(bench.told) == 1
+
+
+async def test_whether_it_is_told_of_new_events_is_told(bench: Bench) -> None:
+    """Nothing is said of it where it is not to be."""
+    assert Tally().listening is None
+    bench.tally(batch(1))
+    await bench.run_once()
+    bench.tally(ListenConnected("db"))
+    await bench.run_once()
+    bench.tally(ListenLost(OSError("gone"), 0.5))
+    await bench.run_once()
+
+    assert [told.listen_connected for told in bench.told] == [False, True, False]
 
 
 async def test_a_publisher_that_never_works_is_told_of_after_an_interval(bench: Bench) -> None:

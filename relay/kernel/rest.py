@@ -1,0 +1,36 @@
+"""How a loop with nothing to do rests until its next pass."""
+
+import asyncio
+from typing import Protocol
+
+from relay.kernel.clock import Clock
+
+
+class Rest(Protocol):
+    """What an idle loop asks for between two passes."""
+
+    async def rest(self, wake: asyncio.Event, seconds: float, *, worked: bool) -> None:
+        """Return when the next pass shall begin, and at once when `wake` is set.
+
+        `seconds` is the pause that the runner's pace asks for. `worked` says whether the last pass got something done:
+        one that did not must not be followed by the next without a pause, again and again.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of whatever is held; the loop has ended."""
+        ...
+
+
+class ByTheClock:
+    """Rests for as long as the pace asks for."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    async def rest(self, wake: asyncio.Event, seconds: float, *, worked: bool) -> None:  # noqa: ARG002 -- all the same
+        """Wait until the event or the end of the time."""
+        await self._clock.wait(wake, seconds)
+
+    async def close(self) -> None:
+        """Nothing is held."""

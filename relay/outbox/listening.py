@@ -1,0 +1,181 @@
+"""A session that hears of new events: proved to hear, and then the relay's own for as long as it lasts."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, Self
+from uuid import uuid4
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import args_row
+
+from relay.errors import ConfigurationError
+from relay.outbox.statements import search_path, statement
+
+Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
+
+# So long may any statement of the session take; one that takes longer has lost its server.
+STATEMENT_SECONDS = 10.0
+# So long does a notification take at most, where it comes at all.
+PROOF_SECONDS = 3.0
+# A look visits no more ordering keys than this.
+MOST_KEYS = 1_000
+# What `outbox_wake` says; the trigger says nothing, and a proof its token.
+_CALL = "wake"
+
+
+class DeafError(ConfigurationError):
+    """The connection takes LISTEN and hears nothing: there is a pooler between, or it leads to another database."""
+
+
+class Look(NamedTuple):
+    """What one look found."""
+
+    relation: int  # the table's oid
+    claimable: bool  # there is something to do, or there may be
+    due_in_seconds: float | None  # when the next row is due
+    settled: bool  # every transaction from before the mark has ended
+
+
+class Listening:
+    """The session. It holds an advisory lock while its relay sleeps, which is what makes emitters notify."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any], relation: int, skew: float = 0.0) -> None:
+        self.heard = False
+        """Something was stored since this was last set to false."""
+        self.called = False
+        """A pass is asked for since this was last set to false, whatever can be seen: rows were made due by hand."""
+        self._connection = connection
+        self._relation = relation
+        self._skew = skew
+        self._tokens: set[str] = set()
+        self._changed = asyncio.Event()
+        connection.add_notify_handler(self._notified)
+
+    @classmethod
+    async def open(cls, listener: Connect, outbox: Connect, schema: str, skew: float = 0.0) -> Self:
+        """Connect, and prove over a second connection that notifications arrive.
+
+        Raises DeafError where none does, and ConfigurationError where there is no outbox.
+        """
+        connection = await listener()
+        try:
+            return await cls._proved(connection, outbox, schema, skew)
+        except BaseException:  # a cancellation, too, leaves no session behind
+            await connection.close()
+            raise
+
+    @classmethod
+    async def _proved(cls, connection: psycopg.AsyncConnection[Any], outbox: Connect, schema: str, skew: float) -> Self:
+        name = {"relation": sql.Identifier(schema, "outbox_events").as_string(None)}
+        async with asyncio.timeout(STATEMENT_SECONDS):
+            found = await (await connection.execute(statement("listen_start"), name)).fetchone()
+            if found is None:
+                raise ConfigurationError(
+                    f"database {connection.info.dbname!r}, to which the relay listens, has no outbox in schema "
+                    f"{schema!r}; RELAY_LISTEN_URL must lead to the database of DATABASE_URL"
+                )
+            relation, channel = found
+            listening = cls(connection, relation, skew)
+            await connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+        token = uuid4().hex
+        listening._tokens.add(token)
+        other = await outbox()
+        try:
+            async with asyncio.timeout(STATEMENT_SECONDS):
+                await other.execute(statement("listen_prove"), {**name, "token": token})
+        finally:
+            await other.close()
+        await listening._prove(token)
+        values = {"search_path": search_path(schema), "statement_ms": str(round(STATEMENT_SECONDS * 1000))}
+        await listening._execute("listen_enter", values)
+        return listening
+
+    @property
+    def database(self) -> str:
+        """The place and the name of the database, without the user."""
+        info = self._connection.info
+        return f"{info.host}:{info.port}/{info.dbname}"
+
+    async def begin(self) -> str | None:
+        """Have emitters notify from here on; return an xid above theirs, or None while another relay has them do so."""
+        row = await self._execute("sleep_begin", {"relation": self._relation})
+        return row[0] if row else None
+
+    async def end(self) -> None:
+        """Have nobody notify any more."""
+        await self._execute("sleep_end", {"relation": self._relation})
+
+    async def look(self, fresh_safe: int, ordered_safe: int, mark: str | None = None) -> Look:
+        """Look whether there is something to do. Raises OperationalError where the table is another one by now."""
+        values = {
+            "fresh_safe": fresh_safe,
+            "ordered_safe": ordered_safe,
+            "keys": MOST_KEYS,
+            "mark": mark,
+            "skew": self._skew,
+        }
+        async with asyncio.timeout(STATEMENT_SECONDS):
+            cursor = self._connection.cursor(row_factory=args_row(Look))
+            await cursor.execute(statement("look"), values)
+            (look,) = await cursor.fetchall()
+        if look.relation != self._relation:
+            raise psycopg.OperationalError("the table outbox_events is another one than that which was listened to")
+        return look
+
+    async def wait(self, wake: asyncio.Event, seconds: float) -> None:
+        """Return when something is heard, `wake` is set, or the time is over. Raises when the connection is lost."""
+        self._changed.clear()
+        self._read()
+        if self.heard or self.called or wake.is_set():
+            return
+        loop = asyncio.get_running_loop()
+        socket = self._connection.fileno()
+        loop.add_reader(socket, self._changed.set)
+        waiting = {asyncio.ensure_future(event.wait()) for event in (wake, self._changed)}
+        try:
+            # What arrives and is no news, such as a token, only makes the wait shorter: the look after it costs little.
+            await asyncio.wait(waiting, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            loop.remove_reader(socket)
+            for task in waiting:
+                task.cancel()
+        self._read()
+
+    async def close(self) -> None:
+        """End the session, and with it the lock."""
+        await self._connection.close()
+
+    async def _prove(self, token: str) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PROOF_SECONDS
+        never = asyncio.Event()
+        while token in self._tokens:
+            self.heard = self.called = False
+            if loop.time() >= deadline:
+                raise DeafError(
+                    f"{self.database} takes LISTEN, but a notification did not arrive within {PROOF_SECONDS:g} s: "
+                    "a transaction pooler is in between, or it is not the database of DATABASE_URL"
+                )
+            await self.wait(never, deadline - loop.time())
+        self.called = True  # what was told until now, nobody knows
+
+    async def _execute(self, name: str, values: dict[str, Any]) -> Any:
+        async with asyncio.timeout(STATEMENT_SECONDS):
+            return await (await self._connection.execute(statement(name), values)).fetchone()
+
+    def _read(self) -> None:
+        """Take what has arrived from the socket; nothing else reads it between two statements."""
+        pgconn = self._connection.pgconn
+        pgconn.consume_input()
+        while (notification := pgconn.notifies()) is not None:
+            if pgconn.notify_handler is not None:
+                pgconn.notify_handler(notification)
+
+    def _notified(self, notification: psycopg.Notify) -> None:
+        if notification.payload == _CALL:
+            self.called = True
+        elif notification.payload:
+            self._tokens.discard(notification.payload)
+        else:
+            self.heard = True

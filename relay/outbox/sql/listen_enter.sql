@@ -1,0 +1,13 @@
+-- For the whole session, which is known by now to be the relay's own: the lock of a relay that is gone goes with it soon,
+-- and rows are found by index only, for the statistics of an outbox are always out of date.
+select set_config('search_path', %(search_path)s, false),
+       set_config('statement_timeout', %(statement_ms)s, false),
+       set_config('idle_session_timeout', '0', false),
+       set_config('tcp_user_timeout', '15s', false),
+       set_config('tcp_keepalives_idle', '10', false),
+       set_config('tcp_keepalives_interval', '5', false),
+       set_config('tcp_keepalives_count', '3', false),
+       set_config('enable_seqscan', 'off', false),
+       set_config('enable_bitmapscan', 'off', false),
+       set_config('enable_hashjoin', 'off', false),
+       set_config('enable_mergejoin', 'off', false)

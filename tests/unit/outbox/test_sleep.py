@@ -1,0 +1,391 @@
+"""The order in which a relay goes to sleep and wakes, on a session that follows a script, in time that jumps."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
+
+import psycopg
+import pytest
+
+from relay.errors import ConfigurationError
+from relay.outbox.events import ListenConnected, ListenLost, Looked
+from relay.outbox.listening import DeafError, Listening, Look
+from relay.outbox.sleep import PASS_SECONDS, Sleeper
+from tests.unit.kernel.fakes import in_fake_time
+
+POLL = 0.5
+LONGEST = 30.0
+NOTHING = Look(1, claimable=False, due_in_seconds=None, settled=True)
+UNSETTLED = NOTHING._replace(settled=False)
+DUE = NOTHING._replace(claimable=True)
+GONE = psycopg.OperationalError("the connection is lost")
+
+
+class Scripted(Listening):
+    """Finds what the test wants, look by look; the last one is repeated. Every step is written down with its time."""
+
+    def __init__(self, *looks: Look | Exception, other_sleeps: int = 0) -> None:
+        self.heard = self.called = False
+        self.looks: Sequence[Look | Exception] = looks or (NOTHING,)
+        self.other_sleeps = other_sleeps
+        self.steps: list[str] = []
+        self.looked_at: list[float] = []
+        self.news = asyncio.Event()
+        self.noisy = False
+
+    @property
+    def database(self) -> str:
+        """A place and a name."""
+        return "db:5432/app"
+
+    async def begin(self) -> str | None:
+        """Take the lock, unless another has it so many times."""
+        if self.other_sleeps:
+            self.other_sleeps -= 1
+            self.steps.append("refused")
+            return None
+        self.steps.append("lock")
+        return "7"
+
+    async def end(self) -> None:
+        """Give it back."""
+        self.steps.append("unlock")
+
+    async def look(self, fresh_safe: int, ordered_safe: int, mark: str | None = None) -> Look:
+        """Find what comes next."""
+        assert (fresh_safe, ordered_safe) == (3, 4)
+        self.looked_at.append(asyncio.get_running_loop().time())
+        found = self.looks[min(len(self.looked_at), len(self.looks)) - 1]
+        if isinstance(found, Exception):
+            self.steps.append("error")
+            raise found
+        self.steps.append("look" if mark else "glance")
+        return found
+
+    async def wait(self, wake: asyncio.Event, seconds: float) -> None:
+        """Wait for `tell`, for the wake-up, or for the time."""
+        if self.noisy:
+            seconds = 0
+        waiting = {asyncio.ensure_future(event.wait()) for event in (wake, self.news)}
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for task in waiting:
+            task.cancel()
+        self.news.clear()
+        self.heard |= self.noisy
+
+    def tell(self, *, called: bool = False) -> None:
+        """Let a notification arrive."""
+        self.called, self.heard = called, not called
+        self.news.set()
+
+    async def close(self) -> None:
+        """End the session."""
+        self.steps.append("close")
+
+
+class Bench:
+    """A sleeper, and all that it touches."""
+
+    def __init__(self, *sessions: Listening | Exception) -> None:
+        self.sessions = list(sessions)
+        self.seen: list[object] = []
+        self.rewound: list[list[str]] = []
+        self.restless = False
+        self.wake = asyncio.Event()
+        self.fresh_safe, self.ordered_safe = 3, 4
+        self.opened = 0
+        self.opening: Callable[[], Awaitable[None]] | None = None
+        self.sleeper = Sleeper(self.open, self, LONGEST, self.seen.append, lambda: self.restless)
+
+    async def open(self) -> Listening:
+        """Answer with the next session; the last one is repeated."""
+        self.opened += 1
+        if self.opening:
+            await self.opening()
+        session = self.sessions[0] if len(self.sessions) == 1 else self.sessions.pop(0)
+        if isinstance(session, Exception):
+            raise session
+        return session
+
+    def rewind(self) -> None:
+        """Write down what had been done by then."""
+        self.rewound.append(
+            [step for session in self.sessions if isinstance(session, Scripted) for step in session.steps]
+        )
+
+    async def rest(self, *, worked: bool = False) -> float:
+        """Rest once, and tell for how long."""
+        began = asyncio.get_running_loop().time()
+        await self.sleeper.rest(self.wake, POLL, worked=worked)
+        return round(asyncio.get_running_loop().time() - began, 6)
+
+    @property
+    def told(self) -> list[object]:
+        """What was told, but for looks that found nothing."""
+        return [event for event in self.seen if not isinstance(event, Looked)]
+
+
+def later(seconds: float, act: Callable[[], None]) -> None:
+    """Do this in so many seconds."""
+    asyncio.get_running_loop().call_later(seconds, act)
+
+
+@in_fake_time
+async def test_the_look_follows_the_lock_and_the_lock_is_gone_before_the_pass() -> None:
+    """Whatever was stored before the lock is looked for after it; whoever works makes nobody notify."""
+    session = Scripted(DUE)
+    bench = Bench(session)
+
+    assert await bench.rest() == 0
+
+    assert session.steps == ["lock", "look", "unlock"]
+    assert len(bench.rewound) == 1
+    assert bench.told == [ListenConnected("db:5432/app")]
+
+
+@in_fake_time
+async def test_it_looks_again_until_everything_from_before_the_lock_has_ended() -> None:
+    """Soon at first, and not for as long as somebody keeps a transaction open; then it waits to be told."""
+    session = Scripted(*[UNSETTLED] * 70, NOTHING)
+    bench = Bench(session)
+    later(100.0, session.tell)
+
+    assert await bench.rest() == 100.0
+
+    pauses = [round(then - now, 3) for now, then in pairwise(session.looked_at)]
+    assert pauses[:8] == [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.04, 0.04]
+    assert sum(pauses[:54]) < 2.0 <= sum(pauses[:56])
+    assert pauses[60:69] == [0.5] * 9
+    assert set(pauses[70:]) == {LONGEST}
+    assert session.steps == ["lock", *["look"] * len(session.looked_at), "unlock"]
+    assert bench.seen.count(Looked()) == len(session.looked_at)
+
+
+@in_fake_time
+async def test_a_notification_cuts_every_wait_short() -> None:
+    """Also while it is not settled yet."""
+    for found in (NOTHING, UNSETTLED):
+        session = Scripted(found)
+        bench = Bench(session)
+        later(3.0002, session.tell)
+        assert await bench.rest() == 3.0002
+        assert session.steps[-1] == "unlock"
+        assert len(bench.rewound) == 1
+
+
+@in_fake_time
+async def test_what_was_told_before_the_lock_wakes_nobody() -> None:
+    """The look after the lock sees what it was about."""
+    session = Scripted(NOTHING)
+    bench = Bench(session)
+    session.tell()
+    session.news.clear()
+    later(7.0, session.tell)
+
+    assert await bench.rest() == 7.0
+
+
+@in_fake_time
+async def test_an_operators_call_is_never_forgotten() -> None:
+    """What it is about may lie below the floors, where no look sees it."""
+    session = Scripted(NOTHING)
+    bench = Bench(session)
+    session.tell(called=True)
+    assert await bench.rest() == 0
+    assert session.steps == []
+
+    session.other_sleeps = 9
+    session.tell(called=True)
+    assert await bench.rest() == 0
+    assert len(bench.rewound) == 2
+
+
+@in_fake_time
+async def test_it_sleeps_until_the_next_row_is_due_and_no_longer() -> None:
+    """Seconds are the database's."""
+    session = Scripted(NOTHING._replace(due_in_seconds=12.5), DUE)
+    assert await Bench(session).rest() == 12.5
+
+
+@in_fake_time
+async def test_asleep_it_looks_now_and_then_and_keeps_the_lock() -> None:
+    """That look is also what proves that the connection lives."""
+    session = Scripted(NOTHING, NOTHING, NOTHING, DUE)
+    assert await Bench(session).rest() == 3 * LONGEST
+    assert session.steps == ["lock", "look", "look", "look", "look", "unlock"]
+
+
+@in_fake_time
+async def test_a_pass_is_due_now_and_then_whatever_can_be_seen() -> None:
+    """Rows that somebody inserted by hand may lie below the floors."""
+    session = Scripted(NOTHING)
+    assert await Bench(session).rest() == PASS_SECONDS
+    assert session.steps[-1] == "unlock"
+
+
+@in_fake_time
+async def test_while_another_sleeps_it_polls_and_tries_again() -> None:
+    """An emitter has the lock for a moment only, so it is tried some times; then it is another relay's."""
+    session = Scripted(DUE, other_sleeps=4)
+    bench = Bench(session)
+    session.looks = (NOTHING,)
+    assert await bench.rest() == POLL + 0.002
+    assert await bench.rest() == POLL
+    session.tell()  # the other one is told
+    session.news.clear()
+    later(3.0, session.tell)
+
+    assert await bench.rest() == 3.0
+    assert session.steps[:5] == ["refused"] * 4 + ["lock"]
+
+
+@in_fake_time
+async def test_a_lock_that_an_emitter_has_for_a_moment_is_tried_again() -> None:
+    """Else an event would wait for the next poll."""
+    session = Scripted(DUE, other_sleeps=2)
+    assert await Bench(session).rest() == 0.002
+    assert session.steps == ["refused", "refused", "lock", "look", "unlock"]
+
+
+@in_fake_time
+async def test_under_a_steady_load_nobody_has_to_notify() -> None:
+    """After work there is a moment in which more may come, and a glance before the lock is taken."""
+    session = Scripted(DUE)
+    bench = Bench(session)
+    for _ in range(100):
+        assert await bench.rest(worked=True) == 0.01
+    assert session.steps == ["glance"] * 100
+    assert len(bench.rewound) == 100
+
+
+@in_fake_time
+async def test_what_is_due_and_cannot_be_taken_is_polled_for() -> None:
+    """Rows that another relay has locked, or of a topic that takes nothing: no spin, and no long sleep either."""
+    session = Scripted(DUE)
+    bench = Bench(session)
+
+    assert [await bench.rest() for _ in range(6)] == [0, *[POLL] * 5]
+    # Meanwhile others are told of as ever, and what is due earlier is.
+    later(0.1, session.tell)
+    assert await bench.rest() == 0.1
+    session.looks = (DUE._replace(due_in_seconds=0.2),)
+    assert await bench.rest() == 0.2
+
+
+@in_fake_time
+async def test_once_nothing_is_due_any_more_it_sleeps() -> None:
+    """The one that had locked the rows has published them."""
+    session = Scripted(DUE, DUE, NOTHING)
+    bench = Bench(session)
+    later(50.0, session.tell)
+
+    assert [await bench.rest() for _ in range(3)] == [0, POLL, 50.0 - POLL]
+
+
+@in_fake_time
+async def test_notifications_about_what_cannot_be_taken_are_no_spin() -> None:
+    """Busy emitters to a topic that takes nothing: longer and longer pauses, up to the poll's."""
+    session = Scripted(NOTHING)
+    bench = Bench(session)
+    session.noisy = True
+    assert [await bench.rest() for _ in range(9)] == [0, 0, 0.04, 0.08, 0.16, 0.32, POLL, POLL, POLL]
+
+    assert await bench.rest(worked=True) == 0.01
+    assert [await bench.rest() for _ in range(3)] == [0, 0.04, 0.08]
+
+
+@in_fake_time
+async def test_a_topic_that_waits_for_its_probe_keeps_it_from_sleeping_long() -> None:
+    """No event announces the time of a probe."""
+    session = Scripted(NOTHING)
+    bench = Bench(session)
+    bench.restless = True
+    assert [await bench.rest() for _ in range(3)] == [POLL] * 3
+    assert "lock" in session.steps
+
+
+@in_fake_time
+async def test_a_lost_connection_is_told_once_and_the_loop_polls() -> None:
+    """At once the first time; then at its pace, while the connection is tried again and again."""
+    first = Scripted(NOTHING, GONE)
+    last = Scripted(NOTHING)
+    bench = Bench(first, *[OSError("refused")] * 3, last)
+    assert await bench.rest() == LONGEST
+    assert first.steps == ["lock", "look", "error", "close"]
+
+    assert [await bench.rest() for _ in range(9)] == [POLL] * 9
+    assert bench.told == [ListenConnected("db:5432/app"), ListenLost(GONE, 0.5)]
+    later(40.0, last.tell)
+    while bench.opened < 5:
+        rested = await bench.rest()
+    assert rested > POLL
+    assert [type(event) for event in bench.told] == [ListenConnected, ListenLost, ListenConnected]
+
+
+@in_fake_time
+async def test_a_server_that_accepts_and_fails_is_not_hammered() -> None:
+    """A session that did not last is followed by a longer and longer pause."""
+    bench = Bench(Scripted(GONE))
+    ended = asyncio.get_running_loop().time() + 300
+    while asyncio.get_running_loop().time() < ended:
+        await bench.rest()
+    assert bench.opened <= 16
+
+
+@in_fake_time
+async def test_a_pooler_that_swallows_notifications_is_tried_again_after_minutes() -> None:
+    """Each attempt takes a connection of it for some seconds; meanwhile the relay polls."""
+    bench = Bench(DeafError("nothing was heard"))
+    began = asyncio.get_running_loop().time()
+    tried: list[float] = []
+    while len(tried) < 6:
+        before = bench.opened
+        assert await bench.rest() == POLL
+        if bench.opened > before:
+            tried.append(asyncio.get_running_loop().time() - began)
+    assert [round(then - now) for now, then in pairwise(tried)] == [30, 60, 120, 240, 300]
+    assert [type(event) for event in bench.told] == [ListenLost]
+
+
+@in_fake_time
+async def test_the_relay_polls_while_it_connects() -> None:
+    """A database that does not answer must not stop what may still work."""
+
+    async def slowly() -> None:
+        await asyncio.sleep(1.2)
+
+    session = Scripted(NOTHING)
+    bench = Bench(session)
+    bench.opening = slowly
+    later(9.0, session.tell)
+
+    assert [await bench.rest() for _ in range(3)] == [POLL, POLL, 9.0 - 2 * POLL]
+    assert bench.opened == 1
+
+
+@pytest.mark.parametrize("found", [NOTHING, UNSETTLED, DUE])
+@in_fake_time
+async def test_stopping_ends_every_rest_at_once(found: Look) -> None:
+    """And leaves no session behind."""
+    session = Scripted(found)
+    bench = Bench(session)
+    await bench.rest() if found is DUE else None
+    later(0.2, bench.wake.set)
+    assert await bench.rest() == 0.2
+    assert await bench.rest() == 0
+    await bench.sleeper.close()
+    assert session.steps[-2:] == ["unlock", "close"]
+
+
+@in_fake_time
+async def test_closing_ends_a_session_that_is_being_made() -> None:
+    """Whether it is there by then or not."""
+
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    bench = Bench(ConfigurationError("never reached"))
+    bench.opening = forever
+    assert await bench.rest() == POLL
+    await bench.sleeper.close()
+    assert bench.told == []
