@@ -1,5 +1,6 @@
 """The relay's side of the table: claim rows in a transaction, settle them in the same one, commit."""
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import groupby, islice
@@ -10,6 +11,7 @@ import psycopg
 from psycopg.rows import args_row
 
 from relay.errors import InvariantError
+from relay.outbox.floors import Floors, Look
 from relay.outbox.order import KEYS_A_CLAIM, Standing, Visited, Walk, ends_after, prefix, share
 from relay.outbox.statements import search_path, statement
 
@@ -103,13 +105,15 @@ class Batch:
     """One open transaction on the outbox."""
 
     def __init__(
-        self, connection: psycopg.AsyncConnection[Any], enter: dict[str, str], skew: float, walk: Walk
+        self, connection: psycopg.AsyncConnection[Any], enter: dict[str, str], skew: float, walk: Walk, floors: Floors
     ) -> None:
         self._connection = connection
         self._enter = enter
         self._skew = skew
         self._walk = walk
+        self._floors = floors
         self._open = False
+        self._unsettled: set[int] = set()  # of the fresh rows that this transaction has claimed
         self._keys: set[str] = set()  # of which this transaction has claimed rows
 
     async def claim(
@@ -127,15 +131,14 @@ class Batch:
             "open_topics": list(open_topics),
             "open_types": list(open_types),
         }
-        fresh = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
         delayed = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
         looked = {**limits, "share": share(rows), "after": self._walk.after, "topic": None, "types": []}
         visited = await self._visit(looked)
-        await fresh.execute(statement("claim_fresh"), limits)
+        fresh = await self._claim_fresh(limits)
         await delayed.execute(statement("claim_delayed"), limits)
-        found = [await fresh.fetchall(), await delayed.fetchall(), await self._lock(visited, rows, size_bytes)]
+        found = [fresh, await delayed.fetchall(), await self._lock(visited, rows, size_bytes)]
         self._walk.visited(visited, rows)
-        full = any(_full(kind, rows, size_bytes) for kind in found)
+        full = self._floors.owes or any(_full(kind, rows, size_bytes) for kind in found)
         if not self._walk.unseen:
             full |= self._walk.round_ends()
         return Claim([row for kind in found for row in kind], full, self._walk.unseen)
@@ -155,6 +158,7 @@ class Batch:
                 "types": list(types),
                 "after_time": after.available_at,
                 "after_id": after.id,
+                "floor": self._floors.fresh_safe,
                 "skew": self._skew,
             },
         )
@@ -173,7 +177,8 @@ class Batch:
         self, topic: str, types: Sequence[str], beyond: int, rows: int, size_bytes: int
     ) -> list[Claimed]:
         """Lock the newest fresh rows of a topic beyond an id, each of at most these bytes, the newest first."""
-        limits = {"topic": topic, "types": list(types), "beyond": beyond, "rows": rows, "bytes": size_bytes}
+        above = max(beyond, self._floors.fresh_safe)
+        limits = {"topic": topic, "types": list(types), "beyond": above, "rows": rows, "bytes": size_bytes}
         cursor = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
         await cursor.execute(statement("claim_controls"), limits)
         return await cursor.fetchall()
@@ -196,10 +201,27 @@ class Batch:
             values = {"attempts": attempts, "codes": codes, "errors": errors, "reasons": reasons, "blocks": blocks}
             await self._mark("settle_charged", len(ids), {**values, "ids": ids, "delays": delays, "skew": self._skew})
 
+    @property
+    def released(self) -> bool:
+        """Whether fresh rows were claimed and left as they were."""
+        return bool(self._unsettled)
+
+    async def _claim_fresh(self, limits: dict[str, Any]) -> list[Claimed]:
+        floor = self._floors.start([*limits["open_topics"], *limits["open_types"]])
+        cursor = self._connection.cursor(binary=True)
+        await cursor.execute(statement("claim_fresh"), {**limits, "floor": floor})
+        found = await cursor.fetchall()
+        fresh = [Claimed(*columns) for *columns, _, _ in found if columns[0] is not None]
+        full = _full(fresh, limits["rows"], limits["bytes"])
+        *_, seen_to, operated = found[0]  # the same in each, and there is one even where no row is
+        self._floors.claimed(fresh[-1].id if full else seen_to, operated, full=full)
+        self._unsettled.update(row.id for row in fresh)
+        return fresh
+
     async def _visit(self, looked: dict[str, Any]) -> list[Visited]:
         """Look which keys can go on, and what waits in them; nothing is locked."""
         cursor = self._connection.cursor(binary=True, row_factory=args_row(Visited))
-        values = {**looked, "keys": KEYS_A_CLAIM, "floor": 0, "without": list(self._keys)}
+        values = {**looked, "keys": KEYS_A_CLAIM, "floor": self._floors.ordered_safe, "without": list(self._keys)}
         async with self._begun():
             await cursor.execute(statement("walk_keys"), values)
         return await cursor.fetchall()
@@ -232,14 +254,21 @@ class Batch:
             yield
             return
         self._open = True
+        question = self._floors.question()
+        look = self._connection.cursor(binary=True, row_factory=args_row(Look))
         async with self._connection.pipeline():
             await self._connection.execute(BEGIN)
             await self._connection.execute(statement("enter"), self._enter)
+            if question:
+                await look.execute(statement("floors"), question)
             yield
+        if question:
+            self._floors.answer(*await look.fetchall())
         # What locks is not in the pipeline, whose last word is a Flush: after one, Postgres does not end an idle
         # transaction, and a relay that froze there would keep what it has locked.
 
     async def _mark(self, name: str, expected: int, values: dict[str, Any]) -> None:
+        self._unsettled.difference_update(values["ids"])
         marked = await self._connection.execute(statement(name), values)
         if marked.rowcount != expected:
             raise InvariantError(
@@ -255,7 +284,14 @@ def _full(kind: Sequence[Claimed], rows: int, size_bytes: int) -> bool:
 class Outbox:
     """The table, over one connection at a time."""
 
-    def __init__(self, connect: Connect, schema: str, idle_tx_ms: int, skew: float = 0.0) -> None:
+    def __init__(
+        self,
+        connect: Connect,
+        schema: str,
+        idle_tx_ms: int,
+        skew: float = 0.0,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._connect = connect
         self._enter = {
             "search_path": search_path(schema),
@@ -263,6 +299,7 @@ class Outbox:
         }
         self._skew = skew
         self._walk = Walk()
+        self.floors = Floors(monotonic)
         self._connection: psycopg.AsyncConnection[Any] | None = None
 
     @asynccontextmanager
@@ -276,15 +313,19 @@ class Outbox:
             self._connection = await self._connect()
         connection = self._connection
         try:
-            yield Batch(connection, self._enter, self._skew, self._walk)
+            batch = Batch(connection, self._enter, self._skew, self._walk, self.floors)
+            yield batch
             await connection.execute(COMMIT)
         except BaseException:  # a cancellation, too, may come while the outcome is unknown
             await self.close()
             raise
+        if batch.released:
+            self.floors.released()
 
     async def close(self) -> None:
         """Drop the connection; the server rolls back what it had open."""
         connection, self._connection = self._connection, None
         self._walk = Walk()
+        self.floors.restart()
         if connection is not None:
             await connection.close()

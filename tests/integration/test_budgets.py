@@ -33,7 +33,7 @@ class Cost:
     round_trips: int
 
 
-async def one_pass(url: str, log: Path) -> tuple[Report, Cost]:
+async def one_pass(url: str, log: Path, seconds: float = 0.0) -> tuple[Report, Cost]:
     """Run a pass of the publisher over a connection whose every message libpq writes down, and count them."""
     with log.open("w") as file:
 
@@ -43,10 +43,10 @@ async def one_pass(url: str, log: Path) -> tuple[Report, Cost]:
             connection.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS | Trace.REGRESS_MODE)
             return connection
 
-        outbox = Outbox(connect, "public", 20_000)
+        outbox = Outbox(connect, "public", 20_000, monotonic=lambda: 0.0)
         publisher = Publisher(outbox, BrokerInHand(), policy(batch_size=1_000), lambda _: None)
         loop = asyncio.get_running_loop()
-        report = await publisher.run_once(Budget(loop.time(), loop.time, asyncio.Event()))
+        report = await publisher.run_once(Budget(loop.time() + seconds, loop.time, asyncio.Event()))
         await publisher.close()  # with the connection, libpq writes the last of its buffer
     sent_and_received = Counter(_MESSAGE.findall(log.read_text()))  # noqa: ASYNC240 -- nothing else runs by now
     return report, Cost(
@@ -74,6 +74,16 @@ async def test_ordered_rows_cost_one_statement_more(database: str, tmp_path: Pat
     report, cost = await one_pass(database, tmp_path / "trace")
     assert report.updated == 1_000
     assert cost == Cost(statements=8, round_trips=6)
+
+
+async def test_a_look_for_the_safe_floors_travels_with_the_begin(database: str, tmp_path: Path) -> None:
+    """It is no round trip of its own, and comes once a second: the batches that follow at once have none."""
+    with psycopg.connect(database) as connection:
+        emit(connection, [event(number) for number in range(3_000)])
+    report, cost = await one_pass(database, tmp_path / "trace", seconds=60.0)
+    assert report.updated == 3_000
+    # Three full batches and a claim that finds nothing, with a look between the first and the second.
+    assert cost == Cost(statements=4 * 7 - 1 + 1, round_trips=4 * 5 - 1)
 
 
 async def test_an_idle_look_costs_six_statements(database: str, tmp_path: Path) -> None:

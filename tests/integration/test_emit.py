@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import IsolationLevel
 from psycopg import errors as pg
-from psycopg.rows import args_row, dict_row
+from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from relay import Actor, AutocommitError, EmitError, Event, InvalidEventError, emit, emit_async
@@ -794,11 +794,11 @@ class TestSize:
             shared,
             Event(event_type=names[0], aggregate_type=names[1], aggregate_id=names[2], data=data, attributes=own),
         )
-        with shared.cursor(binary=True, row_factory=args_row(Claimed)) as cursor:
-            limits = {"rows": 1, "bytes": 10**8, "open_topics": [], "open_types": []}
-            row = cursor.execute(statement("claim_fresh"), limits).fetchone()
+        with shared.cursor(binary=True) as cursor:
+            limits = {"rows": 1, "bytes": 10**8, "floor": 0, "open_topics": [], "open_types": []}
+            (*columns, _, _), *_ = cursor.execute(statement("claim_fresh"), limits).fetchall()
         shared.rollback()
-        assert row
+        row = Claimed(*columns)
 
         key = names[3] if ordered else ""
         message = message_of(row)

@@ -1,6 +1,5 @@
 """The plans of the statements that grow with the data, pinned on a table whose statistics are wrong."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from relay.dev.stack import Stack
 from relay.outbox.statements import statement
+from tests.support.plans import explain
 from tests.support.postgres import fresh_database
 
 # As many rows of each state; none of them analysed, as after a burst on a new table.
@@ -27,7 +27,14 @@ select id, 'order.paid', 'order', n::text,
        lateral (select md5(state || n)::uuid as id) as identity
 """
 
-CLAIM: dict[str, Any] = {"rows": 1_000, "bytes": 16_000_000, "skew": 0.0, "open_topics": [], "open_types": []}
+CLAIM: dict[str, Any] = {
+    "rows": 1_000,
+    "bytes": 16_000_000,
+    "skew": 0.0,
+    "floor": 0,
+    "open_topics": [],
+    "open_types": [],
+}
 
 
 @pytest.fixture(scope="module")
@@ -49,26 +56,6 @@ def connection(filled: str) -> Iterator[psycopg.Connection[Any]]:
         connection.rollback()
 
 
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every node of a plan."""
-    yield plan
-    for child in plan.get("Plans", []):
-        yield from nodes(child)
-
-
-def explain(connection: psycopg.Connection[Any], name: str, values: dict[str, Any]) -> list[dict[str, Any]]:
-    """Run a statement; answer with the nodes of its plan that touch the table."""
-    cursor = connection.execute(b"explain (analyze, format json, timing off) " + statement(name), values)
-    row = cursor.fetchone()
-    assert row
-    plan = row[0] if isinstance(row[0], list) else json.loads(row[0])
-    return [
-        node
-        for node in nodes(plan[0]["Plan"])
-        if node.get("Relation Name") == "outbox_events" and "Scan" in node["Node Type"]
-    ]
-
-
 @pytest.mark.parametrize(
     ("name", "index"), [("claim_fresh", "outbox_events_fresh"), ("claim_delayed", "outbox_events_delayed")]
 )
@@ -81,14 +68,15 @@ def test_a_claim_reads_what_it_takes_and_no_more(connection: psycopg.Connection[
 
 def test_a_claim_walks_over_the_rows_of_open_topics(connection: psycopg.Connection[Any]) -> None:
     """Each is looked at once, in the index's own order, and none of them is locked."""
-    (scan,) = explain(connection, "claim_fresh", {**CLAIM, "open_topics": ["events"], "open_types": ["order.paid"]})
+    scan, end = explain(connection, "claim_fresh", {**CLAIM, "open_topics": ["events"], "open_types": ["order.paid"]})
     assert scan["Index Name"] == "outbox_events_fresh"
     assert (scan["Actual Rows"], scan["Rows Removed by Filter"]) == (0, ROWS)
+    assert (end["Index Name"], end["Scan Direction"], end["Actual Rows"]) == ("outbox_events_pkey", "Backward", 1)
 
 
 def test_a_probe_looks_at_the_ends_of_the_indexes(connection: psycopg.Connection[Any]) -> None:
     """Three rows out of any number: the first, the next after a place, the last."""
-    place = {"after_time": "-infinity", "after_id": ROWS // 2, "skew": 0.0}
+    place = {"after_time": "-infinity", "after_id": ROWS // 2, "floor": 0, "skew": 0.0}
     scans = explain(connection, "claim_probes", {"topic": "events", "types": ["order.paid"], **place})
     assert {scan.get("Index Name") for scan in scans} == {
         "outbox_events_fresh",

@@ -1,6 +1,7 @@
 """A publisher and all that surrounds it: a real outbox, a broker in the test's hand, a clock that the test moves."""
 
 import asyncio
+import time
 from typing import Any
 
 import psycopg
@@ -30,7 +31,7 @@ class Bench:
 
     def open_outbox(self, skew: float = 0.0, idle_tx_ms: int = 20_000) -> Outbox:
         """Another relay's connection to the same table."""
-        return Outbox(lambda: connect_async(self.url), "public", idle_tx_ms, skew)
+        return Outbox(lambda: connect_async(self.url), "public", idle_tx_ms, skew, self.monotonic)
 
     def publisher_on(self, outbox: Outbox, **values: Any) -> Publisher:
         """Another relay."""
@@ -38,13 +39,12 @@ class Bench:
 
     async def run_once(self, publisher: Publisher | None = None, seconds: float = 30.0) -> Report:
         """One pass with a budget of this many seconds, as much later as `self.later` says."""
-        loop = asyncio.get_running_loop()
-
-        def monotonic() -> float:
-            return loop.time() + self.later
-
-        budget = Budget(monotonic() + seconds, monotonic, asyncio.Event())
+        budget = Budget(self.monotonic() + seconds, self.monotonic, asyncio.Event())
         return await (publisher or self.publisher).run_once(budget)
+
+    def monotonic(self) -> float:
+        """The clock of its relays."""
+        return time.monotonic() + self.later
 
     def emit(self, *numbers: int, **fields: Any) -> list[str]:
         """Commit events; answer with their ids."""

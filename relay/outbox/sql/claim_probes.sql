@@ -5,6 +5,7 @@ with fresh as not materialized (
     select id, available_at
       from outbox_events
      where published_at is null and failed_at is null and ordering_key is null and available_at = '-infinity'
+       and id > %(floor)s
        and coalesce(topic = %(topic)s, event_type = any (%(types)s::text[]))
 ), delayed as not materialized (
     select id, available_at
