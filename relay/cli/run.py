@@ -34,7 +34,7 @@ from relay.operate.events import Reconnected, Started
 from relay.operate.stats import StatsRunner, Tally, short_look
 from relay.outbox import schema
 from relay.outbox.outbox import Connect
-from relay.outbox.sleep import FromTheFirst, Sleeper
+from relay.outbox.sleep import Sleeper
 from relay.publisher.publisher import Publisher
 from relay.setting_rules import HARD_END
 from relay.settings import Settings
@@ -113,7 +113,7 @@ def _rest(worker: Worker, settings: Settings, observe: Observe) -> Rest | None:
     if not (settings.relay_notify and isinstance(publisher, Publisher)):
         return None
     longest = settings.relay_idle_max_ms.total_seconds()
-    return Sleeper(listening_opener(settings), FromTheFirst(), longest, observe, restless=publisher.has_open_topics)
+    return Sleeper(listening_opener(settings), publisher.floors, longest, observe, restless=publisher.has_open_topics)
 
 
 def _stats_loop(settings: Settings, tally: Tally, clock: Clock, observe: Observe) -> Loop:

@@ -64,14 +64,9 @@ class Floors(Protocol):
         """Let the next claim start there."""
         ...
 
-
-class FromTheFirst:
-    """Floors of an outbox that keeps none: every look begins at the first row."""
-
-    fresh_safe = ordered_safe = 0
-
-    def rewind(self) -> None:
-        """Every claim does."""
+    def restart(self) -> None:
+        """Let the next claim start at the first row: what was made due by hand may be below a floor."""
+        ...
 
 
 @dataclass(slots=True)
@@ -161,8 +156,8 @@ class Sleeper:
                 await listening.end()
         if listening.called or listening.heard:
             self._wakes.told = True
+            (self._floors.restart if listening.called else self._floors.rewind)()
             listening.called = False
-            self._floors.rewind()
 
     async def _begin(self, listening: Listening) -> str | None:
         for again in range(1 if self._another_sleeps else TRIES):

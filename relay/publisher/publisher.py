@@ -16,6 +16,7 @@ from relay.failed_head import FailedHead
 from relay.kernel.backoff import Delay
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Budget, Next, Pace, Report
+from relay.outbox.floors import Floors
 from relay.outbox.outbox import Batch, Candidates, Claim, Claimed, Outbox
 from relay.publisher import crash_points
 from relay.publisher.circuits import Circuits
@@ -108,6 +109,11 @@ class Publisher:
             left = total.next is Next.AGAIN or self._circuits.due(budget.monotonic())
             if not left or budget.spent(total.processed):
                 return total
+
+    @property
+    def floors(self) -> Floors:
+        """Where its claims start."""
+        return self._outbox.floors
 
     def has_open_topics(self) -> bool:
         """Whether topics wait for their next probe, which no event announces."""

@@ -15,9 +15,11 @@ from relay import emit
 from relay.kernel.runner import Budget
 from relay.outbox import floors
 from relay.outbox.connect import connect_async
+from relay.outbox.failed import Action, FailedRows, Named, Operator
 from relay.outbox.outbox import Outbox
 from relay.outbox.statements import statement
-from tests.support.bench import Bench
+from relay.routes import Routes
+from tests.support.bench import TOPIC, Bench
 from tests.support.outbox import PENDING, count, event
 from tests.support.waiting import until_async
 
@@ -164,22 +166,24 @@ async def test_a_row_that_was_inserted_by_hand_comes_out_with_the_next_start_fro
     assert (await bench.run_once()).updated == 1
 
 
-async def test_an_operator_who_acts_starts_the_floors_anew(bench: Bench) -> None:
-    """A failed row that is retried may have a key, and stand below the floor of those."""
-    bench.emit(1)
+async def test_an_ordered_row_that_is_retried_comes_out(bench: Bench) -> None:
+    """It did not block its key, so the floor has passed it; the relay sees that an operator acted."""
+    bench.emit(*range(3), ordering_key="k")
+    bench.query("update outbox_events set failed_at = now(), failure_reason = 'max_attempts' where id = 1 returning 1")
     await settle_down(bench)
-    assert bench.outbox.floors.fresh_safe == 1
-    bench.query(
-        "insert into outbox_actions (action_id, action, acted_by, row_id, event_id, event_type, failed_at, "
-        "failure_reason, attempt_count) select event_id, 'retry', 'test', id, event_id, event_type, now(), "
-        "'max_attempts', 1 from outbox_events returning 1"
-    )
+    assert bench.outbox.floors.ordered_safe == 3
+    connection = await connect_async(bench.url)
+    failed = FailedRows(connection, "public", Routes(TOPIC).as_parameters)
+    _, action_id, _ = await failed.start()
+    rows = await failed.named(Named(ids=[1], event_ids=[]))
+    assert await failed.act(Action.RETRY, rows, Operator("test", None), action_id)
+    await connection.close()
 
-    async def anew() -> bool:
+    async def out() -> bool:
         await bench.run_once()
-        return bench.outbox.floors.fresh_safe == 0
+        return count(bench.url, PENDING) == 0
 
-    await until_async(anew, "the floors start anew")
+    await until_async(out, "the row is out")
 
 
 @pytest.mark.parametrize(
