@@ -63,7 +63,7 @@ class LogLines:
         self._redacted = Redaction(redact, self._put)
         self._repeats = Repeats(monotonic)
 
-    def __call__(self, event: object) -> None:  # noqa: C901 -- one case for each event
+    def __call__(self, event: object) -> None:  # noqa: C901, PLR0912 -- one case for each event
         """Write the event's line, if it has one."""
         self._recovered(self._repeats.due(end=isinstance(event, ShutdownEnded)))
         match event:
