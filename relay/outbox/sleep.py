@@ -25,8 +25,9 @@ FIRST_LOOK_SECONDS = 0.001
 CLOSE_LOOK_SECONDS = 0.04
 CLOSE_SECONDS = 2.0
 FAR_LOOK_SECONDS = 0.5
-# After work, more of it may be on its way: under a steady load no relay goes to sleep, and no emitter notifies.
-SETTLE_SECONDS = 0.01
+# After work, more of it may be on its way: under a steady load no relay goes to sleep, and nobody notifies. The first
+# pause, doubling to the second for as long as more comes, so that a pass has more to take than one row.
+SETTLE_SECONDS = (0.01, 0.03)
 # An emitter holds the lock for a moment as it looks whether somebody sleeps. So often is it tried before it counts as
 # another relay's.
 TRIES = 3
@@ -100,6 +101,7 @@ class Sleeper:
         self._restless = restless
         self._wakes = _Wakes()
         self._another_sleeps = False
+        self._steady = 0  # passes in a row that found work, and left some to the next
         self._listening: Listening | None = None
         self._opening: asyncio.Task[Listening] | None = None
         self._opened_at = 0.0
@@ -136,10 +138,13 @@ class Sleeper:
         self, listening: Listening, wake: asyncio.Event, seconds: float, *, worked: bool, overlook: bool
     ) -> None:
         if worked:
-            await _pause(wake, SETTLE_SECONDS)
+            shortest, longest = SETTLE_SECONDS
+            await _pause(wake, min(longest, shortest * 2**self._steady))
             if (await self._look(listening)).claimable:
+                self._steady = min(self._steady + 1, 16)
                 self._found()
                 return
+            self._steady = 0
         elif self._wakes.in_vain > 1:
             await _pause(wake, min(seconds, VAIN_SECONDS * 2 ** min(self._wakes.in_vain, 16)))
         if not listening.called and not wake.is_set():

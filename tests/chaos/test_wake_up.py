@@ -1,0 +1,54 @@
+"""How soon a relay that sleeps has published what was just committed, late commits included."""
+
+import asyncio
+import random
+import statistics
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+from psycopg import IsolationLevel
+
+from relay import emit
+from tests.support.bench import Bench
+from tests.support.chaos import FULL, sized
+from tests.support.outbox import event
+from tests.support.sleepers import SleepingRelay
+
+WAKE_UPS = sized(20, 100)
+# On a machine that does nothing else; beside other tests, no poll at least.
+WITHIN = 0.05 if FULL else 0.4
+
+
+def stored(url: str, number: int, pause: float) -> tuple[str, float]:
+    """Commit an event some time after its insert; answer with its id, and when that was."""
+    with psycopg.connect(url) as connection:
+        connection.isolation_level = IsolationLevel.REPEATABLE_READ if number % 2 else IsolationLevel.READ_COMMITTED
+        event_id = str(emit(connection, event(number)).event_id)
+        time.sleep(pause)
+        connection.commit()
+        return event_id, time.monotonic()
+
+
+async def test_late_commits_wake_a_relay_that_sleeps(database: str) -> None:
+    """Up to half a second after their insert, half of them REPEATABLE READ, some of them while it falls asleep."""
+    dice = random.Random(7)  # noqa: S311 -- a test's own
+    committed: list[tuple[str, float]] = []
+    async with SleepingRelay(Bench(database)).running() as relay:
+        await relay.connected()
+        with ThreadPoolExecutor(4) as threads:
+            running = asyncio.get_running_loop()
+            while len(committed) < WAKE_UPS:
+                number = len(committed)
+                emitters = [
+                    running.run_in_executor(threads, stored, database, number + each, dice.uniform(0, 0.5))
+                    for each in range(dice.choice([1, 1, 2, 4]))
+                ]
+                committed += await asyncio.gather(*emitters)
+                await asyncio.sleep(dice.choice([0, 0.05, 0.7, 2.5 if FULL else 0.7]))
+        await relay.published(*(event_id for event_id, _ in committed))
+    took = sorted(relay.broker.taken[event_id] - at for event_id, at in committed)
+    print(  # noqa: T201 -- the figure itself
+        f"{len(took)} wake-ups: median {statistics.median(took) * 1000:.1f} ms, longest {took[-1] * 1000:.1f} ms"
+    )
+    assert took[-1] < WITHIN, took[-5:]
