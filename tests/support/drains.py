@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import psycopg
 
@@ -12,11 +12,13 @@ from relay.kernel.runner import Budget
 from relay.outbox.connect import connect_async
 from relay.outbox.floors import Floors
 from relay.outbox.outbox import Outbox
-from relay.publisher.events import BatchSettled
 from relay.publisher.publisher import Publisher
 from tests.support.brokers import BrokerInHand
 from tests.support.policies import policy
 from tests.support.waiting import until
+
+# One pass takes no longer than that.
+SECONDS = 600.0
 
 FILL = """
 insert into outbox_events (event_id, event_type, aggregate_type, aggregate_id, ordering_key, payload, available_at)
@@ -46,50 +48,29 @@ class EverHungry(BrokerInHand):
 
 @dataclass
 class Drain:
-    """A relay that publishes batch after batch, and when each was out."""
+    """A relay that publishes batch after batch."""
 
     url: str
     batch_size: int = 1_000
-    times: list[tuple[float, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.outbox = Outbox(lambda: connect_async(self.url), "public", 20_000)
-        self.publisher = Publisher(self.outbox, EverHungry(), policy(batch_size=self.batch_size), self._observe)
+        self.publisher = Publisher(self.outbox, EverHungry(), policy(batch_size=self.batch_size), lambda _: None)
 
     @property
     def floors(self) -> Floors:
         """Where its claims start."""
         return self.outbox.floors
 
-    async def run(self, seconds: float = 600.0) -> float:
-        """One pass, until nothing can be published now; answers with the seconds."""
+    async def run(self, rows: int | None = None) -> float:
+        """Publish so many rows, or until nothing can be published now; answers with the seconds."""
         began = time.monotonic()
-        self.times.append((began, 0))
-        await self.publisher.run_once(Budget(began + seconds, time.monotonic, asyncio.Event()))
+        await self.publisher.run_once(Budget(began + SECONDS, time.monotonic, asyncio.Event(), rows))
         return time.monotonic() - began
-
-    def rates(self, rows: int) -> tuple[float, float]:
-        """Rows a second among the first and among the last so many."""
-        total, passed = 0, []
-        for moment, published in self.times:
-            total += published
-            passed.append((moment, total))
-        return _rate([each for each in passed if each[1] <= rows]), _rate(
-            [each for each in passed if each[1] >= total - rows]
-        )
 
     async def close(self) -> None:
         """Let go of the outbox; with the connection, the server adds up what was read."""
         await self.publisher.close()
-
-    def _observe(self, event: object) -> None:
-        if isinstance(event, BatchSettled):
-            self.times.append((time.monotonic(), event.published))
-
-
-def _rate(passed: list[tuple[float, int]]) -> float:
-    (began, first), (ended, last) = passed[0], passed[-1]
-    return (last - first) / (ended - began)
 
 
 def entries_read(url: str, index: str, updated: int) -> int:
