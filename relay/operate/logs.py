@@ -26,7 +26,7 @@ from relay.operate.repeats import Advice, Hold, Recovery, Repeats, Summary, Writ
 from relay.operate.stats import RelayStats
 from relay.outbox.events import ListenConnected, ListenLost, Looked
 from relay.outbox.listening import DeafError
-from relay.outbox.outbox import Claimed
+from relay.outbox.rows import Claimed
 from relay.publisher.events import (
     BatchSettled,
     KeyRests,

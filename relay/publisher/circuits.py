@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from relay.kernel.backoff import Backoff, Delay
-from relay.outbox.outbox import START, Place
+from relay.outbox.rows import START, Place
 
 # Event types that are remembered of an open topic; services have tens of them.
 MOST_TYPES = 10_000

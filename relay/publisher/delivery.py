@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from relay.brokers.broker import Broker
 from relay.kernel.observe import Observe
-from relay.outbox.outbox import Accepted, Claimed
+from relay.outbox.rows import Accepted, Claimed
 from relay.publisher import crash_points
 from relay.publisher.crash_points import Point
 from relay.publisher.events import RequestFailed

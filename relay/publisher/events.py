@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from relay.outbox.outbox import Accepted, Claimed, Reason
+from relay.outbox.rows import Accepted, Claimed, Reason
 
 
 @dataclass(frozen=True, slots=True)

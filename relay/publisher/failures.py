@@ -24,7 +24,7 @@ from typing import assert_never
 
 from relay.errors import BrokerError, MessageError
 from relay.kernel.backoff import Jitter, Retry, uniform
-from relay.outbox.outbox import Reason
+from relay.outbox.rows import Reason
 
 
 class Suspicion(Enum):

@@ -9,7 +9,7 @@ from itertools import groupby, islice
 from relay.brokers.broker import RequestLimits
 from relay.envelope import MESSAGE_BYTES, OVERHEAD_BYTES, Message, attributes_fault
 from relay.errors import MessageError
-from relay.outbox.outbox import Claimed
+from relay.outbox.rows import Claimed
 
 # Tags and lengths around an attribute's name and value, at most.
 ATTRIBUTE_FRAMING_BYTES = 8

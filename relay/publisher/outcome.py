@@ -10,7 +10,8 @@ from relay.errors import MessageError
 from relay.failed_head import FailedHead
 from relay.kernel.failure import code, sentence
 from relay.kernel.runner import Report
-from relay.outbox.outbox import Accepted, Batch, Charged, Claimed
+from relay.outbox.batch import Batch
+from relay.outbox.rows import Accepted, Charged, Claimed
 from relay.publisher import crash_points
 from relay.publisher.crash_points import Point
 from relay.publisher.delivery import Delivered, Guilty

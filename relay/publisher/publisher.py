@@ -9,23 +9,25 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from math import ceil
 
 from relay.brokers.broker import Broker
 from relay.failed_head import FailedHead
 from relay.kernel.backoff import Delay
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Budget, Next, Pace, Report
+from relay.outbox.batch import Batch
 from relay.outbox.floors import Floors
-from relay.outbox.outbox import Batch, Candidates, Claim, Claimed, Outbox
+from relay.outbox.outbox import Outbox
+from relay.outbox.rows import Candidates, Claim, Claimed
 from relay.publisher import crash_points
 from relay.publisher.circuits import Circuits
 from relay.publisher.crash_points import Point
 from relay.publisher.delivery import Delivered, Delivery, Reserve
 from relay.publisher.events import TopicClosed, TopicOpened, TopicProbed
 from relay.publisher.failures import Attempts
-from relay.publisher.message import Sendable, lanes, requests
+from relay.publisher.message import Sendable
 from relay.publisher.outcome import Built, build, judge, settle
+from relay.publisher.suspects import Suspects
 from relay.routes import Routes
 
 # A claim of each kind stops at this size, whatever the number of rows: it bounds what a pass holds in memory, and what
@@ -40,8 +42,6 @@ PROBES_AT_ONCE = 20
 # Where nothing of a batch is taken, so many of the topic's newest rows, of at most so many bytes, may be asked for.
 CONTROLS = 50
 CONTROL_BYTES = 100_000
-# Rows that failed are sent in parts of an eighth of what they failed in.
-SHRINK = 8
 # Looking for rows beside those of open topics, and in vain, may cost this share of the time at most.
 FRUITLESS_SHARE = 1 / 20
 
@@ -73,14 +73,6 @@ class PublishPolicy:
         return self.publish_seconds / REQUESTS_IN_BUDGET
 
 
-@dataclass(frozen=True, slots=True)
-class _Suspects:
-    """Rows of a topic that failed among others, and in parts of how many they are sent next."""
-
-    ids: frozenset[int]
-    rows_a_part: int
-
-
 class Publisher:
     """The runner that publishes."""
 
@@ -89,7 +81,7 @@ class Publisher:
     def __init__(self, outbox: Outbox, broker: Broker, policy: PublishPolicy, observe: Observe) -> None:
         self.pace = policy.pace
         self._circuits = Circuits(policy.outage)
-        self._suspects: dict[str, _Suspects] = {}
+        self._suspects = Suspects(policy.batch_size)
         self._claim_again_at = 0.0
         self._settled_in_round = False  # since the claims began to come by the keys
         self._outbox = outbox
@@ -216,7 +208,7 @@ class Publisher:
         error = delivered.outage or next(iter(errors), None)
         if delivered.accepted or not found.seen:
             if not found.seen:
-                self._suspects.pop(topic, None)
+                self._suspects.forget(topic)
             probes, seconds = self._circuits.close(topic, now)
             self._claim_again_at = now
             self._observe(TopicClosed(topic, probes, seconds, taken=bool(delivered.accepted)))
@@ -231,22 +223,21 @@ class Publisher:
     ) -> Sequence[Delivered]:
         deadline = monotonic() + self._policy.publish_seconds
         newest = max((row.id for rows in by_topic.values() for row in _without_key(rows)), default=0)
-        requests = {topic: list(self._requests(topic, rows)) for topic, rows in by_topic.items()}
-        keys = {topic: list(self._lanes(topic, rows)) for topic, rows in by_topic.items()}
+        cuts = {topic: self._suspects.cut(topic, rows, self._broker.limits) for topic, rows in by_topic.items()}
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(
-                    self._delivery(topic, monotonic, deadline, self._reserve(batch, topic, rows, newest)).send(
-                        requests[topic], keys[topic]
+                    self._delivery(topic, monotonic, deadline, self._reserve(batch, topic, cut.rows, newest)).send(
+                        cut.requests, cut.lanes
                     )
                 )
-                for topic, rows in by_topic.items()
+                for topic, cut in cuts.items()
             ]
         delivered = [task.result() for task in tasks]
         for topic in delivered:
-            sent = {row.id for request in requests[topic.topic] for row, _ in request}
-            unsent = frozenset(row.id for row in _without_key(by_topic[topic.topic]) if row.id not in sent)
-            self._remember(topic, unsent, _types(by_topic[topic.topic]), monotonic())
+            cut = cuts[topic.topic]
+            self._suspects.learn(topic, cut.unsent)
+            self._open_or_well(topic, _types(cut.rows), monotonic())
         return delivered
 
     def _reserve(self, batch: Batch, topic: str, rows: Sequence[Sendable], beyond: int) -> Reserve:
@@ -267,30 +258,12 @@ class Publisher:
     def _delivery(self, topic: str, monotonic: Callable[[], float], deadline: float, reserve: Reserve) -> Delivery:
         return Delivery(topic, self._broker, monotonic, self._policy.request_seconds, deadline, self._observe, reserve)
 
-    def _requests(self, topic: str, rows: Sequence[Sendable]) -> Iterator[Sequence[Sendable]]:
-        suspects = self._suspects_of(topic)
-        keyless = [pair for pair in rows if pair[0].ordering_key is None]
-        return requests(keyless, suspects.ids, suspects.rows_a_part, self._broker.limits)
-
-    def _lanes(self, topic: str, rows: Sequence[Sendable]) -> Iterator[Sequence[Sequence[Sendable]]]:
-        suspects = self._suspects_of(topic)
-        keyed = [pair for pair in rows if pair[0].ordering_key is not None]
-        return lanes(keyed, suspects.ids, suspects.rows_a_part, self._broker.limits)
-
-    def _suspects_of(self, topic: str) -> _Suspects:
-        return self._suspects.get(topic, _Suspects(frozenset(), ceil(self._policy.batch_size / SHRINK)))
-
     def _tell(self, events: Iterable[object]) -> None:
         for event in events:
             self._observe(event)
 
-    def _remember(self, delivered: Delivered, unsent: frozenset[int], types: AbstractSet[str], now: float) -> None:
+    def _open_or_well(self, delivered: Delivered, types: AbstractSet[str], now: float) -> None:
         topic = delivered.topic
-        before = self._suspects.pop(topic, None)
-        if ids := delivered.suspects | unsent:
-            # Parts that fail again become smaller and smaller, however little a pass has time for.
-            size = before.rows_a_part if before else self._policy.batch_size
-            self._suspects[topic] = _Suspects(ids, max(1, ceil(size / SHRINK)) if delivered.suspects else size)
         if delivered.outage is None:
             self._circuits.well(topic)
         else:

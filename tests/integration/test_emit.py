@@ -25,7 +25,7 @@ from relay import Actor, AutocommitError, EmitError, Event, InvalidEventError, e
 from relay.dev.stack import Stack
 from relay.envelope import RELAY_ATTRIBUTES, attributes_fault
 from relay.outbox import schema
-from relay.outbox.outbox import Claimed
+from relay.outbox.rows import Claimed
 from relay.outbox.statements import statement
 from relay.publisher.message import message_of
 from tests.support.outbox import count, event

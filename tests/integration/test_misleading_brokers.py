@@ -255,7 +255,7 @@ async def test_a_probe_that_the_database_ends_stops_nobody(bench: Bench, monkeyp
     async def ended(*_: Any) -> Any:
         raise psycopg.errors.QueryCanceled
 
-    monkeypatch.setattr("relay.outbox.outbox.Batch.candidates", ended)
+    monkeypatch.setattr("relay.outbox.batch.Batch.candidates", ended)
     bench.later += 1
     with pytest.raises(psycopg.errors.QueryCanceled):
         await bench.run_once()

@@ -16,9 +16,10 @@ from relay.envelope import Message
 from relay.errors import BrokerError
 from relay.kernel.runner import Budget
 from relay.operate import failed
+from relay.outbox.batch import COMMIT
 from relay.outbox.connect import connect_async
 from relay.outbox.failed import Action, FailedRows, Named, Operator
-from relay.outbox.outbox import COMMIT, Outbox
+from relay.outbox.outbox import Outbox
 from relay.outbox.statements import statement
 from relay.publisher.crash_points import Point
 from relay.publisher.publisher import Publisher, PublishPolicy

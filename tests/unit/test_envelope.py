@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from relay.envelope import MESSAGE_BYTES, attributes_fault, topic_fault
 from relay.errors import MessageError
-from relay.outbox.outbox import Claimed
+from relay.outbox.rows import Claimed
 from relay.publisher.message import message_of
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)

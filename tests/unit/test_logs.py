@@ -34,7 +34,7 @@ from relay.operate.stats import RelayStats
 from relay.outbox import events as sleep_events
 from relay.outbox.events import ListenConnected, ListenLost, Looked
 from relay.outbox.listening import DeafError
-from relay.outbox.outbox import Accepted, Claimed
+from relay.outbox.rows import Accepted, Claimed
 from relay.publisher import events
 from relay.publisher.events import (
     BatchSettled,

@@ -12,7 +12,7 @@ from relay.kernel.runner import Pace, Report
 from relay.operate.events import Reconnected
 from relay.operate.health import LATELY_SECONDS, MOST_TOPICS, Health, State, longest_silence
 from relay.outbox.events import Looked
-from relay.outbox.outbox import Accepted
+from relay.outbox.rows import Accepted
 from relay.publisher.events import BatchSettled, TopicClosed, TopicOpened, TopicProbed
 
 SILENCE = 90.0

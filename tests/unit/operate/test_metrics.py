@@ -16,7 +16,7 @@ from relay.operate.health import Health
 from relay.operate.metrics import DEFINITIONS, MOST_VALUES, Metrics, table
 from relay.operate.stats import RelayStats
 from relay.outbox.events import ListenConnected, ListenLost
-from relay.outbox.outbox import Accepted
+from relay.outbox.rows import Accepted
 from relay.publisher.events import (
     BatchSettled,
     RequestFailed,

@@ -3,7 +3,7 @@
 import pytest
 
 from relay.kernel.backoff import Delay
-from relay.outbox.outbox import START, Place
+from relay.outbox.rows import START, Place
 from relay.publisher.circuits import MOST_TYPES, Circuits
 
 

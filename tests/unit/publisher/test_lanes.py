@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from relay.brokers.broker import RequestLimits
 from relay.envelope import Message
-from relay.outbox.outbox import Claimed
+from relay.outbox.rows import Claimed
 from relay.publisher.message import LARGE_BYTES, Sendable, lanes
 
 LIMITS = RequestLimits(messages=10, size_bytes=5_000)

@@ -1,0 +1,204 @@
+"""One transaction of the relay's: rows are claimed in it, and marked for what became of their messages."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import Any
+
+import psycopg
+from psycopg.rows import args_row
+
+from relay.errors import InvariantError
+from relay.outbox.floors import Floors, Look
+from relay.outbox.order import KEYS_A_CLAIM, Standing, Visited, Walk, ends_after, prefix, share
+from relay.outbox.rows import START, Accepted, Candidates, Charged, Claim, Claimed, Heads, Place
+from relay.outbox.statements import statement
+
+# Written out, on a connection in autocommit mode: so they travel together with what they surround.
+BEGIN = "begin isolation level read committed"
+COMMIT = "commit"
+
+# So many rows of a topic are locked by one look for probes, whatever their size.
+PROBES = 3
+PROBE_BYTES = 30_000_000
+
+
+class Batch:
+    """One open transaction on the outbox."""
+
+    def __init__(
+        self, connection: psycopg.AsyncConnection[Any], enter: dict[str, str], skew: float, walk: Walk, floors: Floors
+    ) -> None:
+        self._connection = connection
+        self._enter = enter
+        self._skew = skew
+        self._walk = walk
+        self._floors = floors
+        self._open = False
+        self._unsettled: set[int] = set()  # of the fresh rows that this transaction has claimed
+        self._keys: set[str] = set()  # of which this transaction has claimed rows
+
+    async def claim(
+        self, rows: int, size_bytes: int, open_topics: Sequence[str] = (), open_types: Sequence[str] = ()
+    ) -> Claim:
+        """Lock up to `rows` fresh, as many due and as many ordered rows, each kind bounded in bytes too.
+
+        Rows that name one of the open topics, or name none and are of one of the types, stay where they are and do not
+        count; with the first of a key, all of it stays.
+        """
+        limits = {
+            "rows": rows,
+            "bytes": size_bytes,
+            "skew": self._skew,
+            "open_topics": list(open_topics),
+            "open_types": list(open_types),
+        }
+        delayed = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
+        looked = {**limits, "share": share(rows), "after": self._walk.after, "topic": None, "types": []}
+        visited = await self._visit(looked)
+        fresh = await self._claim_fresh(limits)
+        await delayed.execute(statement("claim_delayed"), limits)
+        found = [fresh, await delayed.fetchall(), await self._lock(visited, rows, size_bytes)]
+        self._walk.visited(visited, rows)
+        full = self._floors.owes or any(_full(kind, rows, size_bytes) for kind in found)
+        if not self._walk.unseen:
+            full |= self._walk.round_ends()
+        return Claim([row for kind in found for row in kind], full, self._walk.unseen)
+
+    async def candidates(self, topic: str, types: Sequence[str], after: Place) -> Candidates:
+        """Lock up to three rows of a topic: the oldest, the next after a place, the newest; then first ones of keys.
+
+        They name the topic, or name none and are of one of the types.
+        """
+        async with self._begun():
+            pass
+        cursor = self._connection.cursor(binary=True)
+        await cursor.execute(
+            statement("claim_probes"),
+            {
+                "topic": topic,
+                "types": list(types),
+                "after_time": after.available_at,
+                "after_id": after.id,
+                "floor": self._floors.fresh_safe,
+                "skew": self._skew,
+            },
+        )
+        found = await cursor.fetchall()
+        rows = [Claimed(*columns) for *columns, held, _, _ in found if held]
+        next_places = [Place(time, row_id) for *_, time, row_id in found if row_id is not None]
+        # Beyond the newest the next look begins anew.
+        last = next_places[0] if next_places else START
+        if len(found) == PROBES:
+            return Candidates(rows, seen=True, last=last._replace(ordering_key=after.ordering_key))
+        heads = await self.heads(topic, types, after.ordering_key, PROBES - len(found), PROBE_BYTES)
+        seen = bool(found or heads.seen or heads.after or after.ordering_key)
+        return Candidates(rows + heads.rows, seen, last._replace(ordering_key=heads.after))
+
+    async def controls(
+        self, topic: str, types: Sequence[str], beyond: int, rows: int, size_bytes: int
+    ) -> list[Claimed]:
+        """Lock the newest fresh rows of a topic beyond an id, each of at most these bytes, the newest first."""
+        above = max(beyond, self._floors.fresh_safe)
+        limits = {"topic": topic, "types": list(types), "beyond": above, "rows": rows, "bytes": size_bytes}
+        cursor = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
+        await cursor.execute(statement("claim_controls"), limits)
+        return await cursor.fetchall()
+
+    async def heads(self, topic: str, types: Sequence[str], after: str, rows: int, size_bytes: int) -> Heads:
+        """Lock the first rows of up to so many keys of a topic, beyond a key; none of a key that was claimed."""
+        looked = {"rows": rows, "share": 1, "skew": self._skew, "after": after, "topic": topic, "types": list(types)}
+        visited = await self._visit({**looked, "open_topics": [], "open_types": []})
+        heads = [key._replace(ids=key.ids[:1]) for key in visited]
+        claimed = await self._lock(heads, rows, size_bytes)
+        return Heads(claimed, sum(bool(key.ids) for key in heads), ends_after(visited, rows))
+
+    async def settle(self, accepted: Sequence[Accepted], charged: Sequence[Charged]) -> None:
+        """Mark what the broker took and who pays for what it did not; one statement each, whatever their number."""
+        if accepted:
+            ids, message_ids, topics = map(list, zip(*accepted, strict=True))
+            await self._mark("settle_published", len(ids), {"ids": ids, "message_ids": message_ids, "topics": topics})
+        if charged:
+            ids, attempts, codes, errors, reasons, blocks, delays = map(list, zip(*charged, strict=True))
+            values = {"attempts": attempts, "codes": codes, "errors": errors, "reasons": reasons, "blocks": blocks}
+            await self._mark("settle_charged", len(ids), {**values, "ids": ids, "delays": delays, "skew": self._skew})
+
+    @property
+    def released(self) -> bool:
+        """Whether fresh rows were claimed and left as they were."""
+        return bool(self._unsettled)
+
+    async def _claim_fresh(self, limits: dict[str, Any]) -> list[Claimed]:
+        floor = self._floors.start([*limits["open_topics"], *limits["open_types"]])
+        cursor = self._connection.cursor(binary=True)
+        await cursor.execute(statement("claim_fresh"), {**limits, "floor": floor})
+        found = await cursor.fetchall()
+        fresh = [Claimed(*columns) for *columns, _, _ in found if columns[0] is not None]
+        full = _full(fresh, limits["rows"], limits["bytes"])
+        *_, seen_to, operated = found[0]  # the same in each, and there is one even where no row is
+        self._floors.claimed(fresh[-1].id if full else seen_to, operated, full=full)
+        self._unsettled.update(row.id for row in fresh)
+        return fresh
+
+    async def _visit(self, looked: dict[str, Any]) -> list[Visited]:
+        """Look which keys can go on, and what waits in them; nothing is locked."""
+        cursor = self._connection.cursor(binary=True, row_factory=args_row(Visited))
+        values = {**looked, "keys": KEYS_A_CLAIM, "floor": self._floors.ordered_safe, "without": list(self._keys)}
+        async with self._begun():
+            await cursor.execute(statement("walk_keys"), values)
+        return await cursor.fetchall()
+
+    async def _lock(self, visited: Sequence[Visited], rows: int, size_bytes: int) -> list[Claimed]:
+        """Lock what waits in these keys, and answer with what of each may be sent."""
+        wanted = list(islice(((key.ordering_key, row_id) for key in visited for row_id in key.ids), rows))
+        if not wanted:
+            return []
+        cursor = self._connection.cursor(binary=True)
+        ids = [row_id for _, row_id in wanted]
+        await cursor.execute(statement("claim_ordered"), {"ids": ids, "bytes": size_bytes, "skew": self._skew})
+        held: dict[int, Claimed] = {}
+        standings: dict[int, Standing] = {}
+        for *columns, standing in await cursor.fetchall():
+            row = Claimed(*columns)
+            held[row.id], standings[row.id] = row, standing
+        claimed = [
+            held[row_id]
+            for _, key in groupby(wanted, key=itemgetter(0))
+            for row_id in prefix([row_id for _, row_id in key], standings)
+        ]
+        self._keys.update(row.ordering_key for row in claimed if row.ordering_key)
+        return claimed
+
+    @asynccontextmanager
+    async def _begun(self) -> AsyncIterator[None]:
+        """Begin unless that is done. Statements of the block travel together with it: they must lock nothing."""
+        if self._open:
+            yield
+            return
+        self._open = True
+        question = self._floors.question()
+        look = self._connection.cursor(binary=True, row_factory=args_row(Look))
+        async with self._connection.pipeline():
+            await self._connection.execute(BEGIN)
+            await self._connection.execute(statement("enter"), self._enter)
+            if question:
+                await look.execute(statement("floors"), question)
+            yield
+        if question:
+            self._floors.answer(*await look.fetchall())
+        # What locks is not in the pipeline, whose last word is a Flush: after one, Postgres does not end an idle
+        # transaction, and a relay that froze there would keep what it has locked.
+
+    async def _mark(self, name: str, expected: int, values: dict[str, Any]) -> None:
+        self._unsettled.difference_update(values["ids"])
+        marked = await self._connection.execute(statement(name), values)
+        if marked.rowcount != expected:
+            raise InvariantError(
+                f"{name} marked {marked.rowcount} of {expected} rows although this transaction holds their locks; "
+                "it is rolled back and the rows are claimed again"
+            )
+
+
+def _full(kind: Sequence[Claimed], rows: int, size_bytes: int) -> bool:
+    return len(kind) >= rows or sum(row.size_bytes for row in kind) >= size_bytes

@@ -1,0 +1,78 @@
+"""What the relay claims of the table, and what it writes back, as values."""
+
+from typing import Literal, NamedTuple
+
+# Why a row is out of the claim for good. An operator may discard it later.
+Reason = Literal["max_attempts", "non_retryable"]
+
+
+class Claimed(NamedTuple):
+    """A row that this transaction has locked, as the message needs it."""
+
+    id: int
+    event_id: str
+    event_type: str
+    aggregate_type: str
+    aggregate_id: str
+    topic: str | None
+    body: bytes
+    attributes: str | None  # as JSON: a row written by hand may hold what no parser takes
+    size_bytes: int
+    created_at: str
+    attempt_count: int
+    ordering_key: str | None = None
+
+
+class Accepted(NamedTuple):
+    """The broker has taken the row's message, on this topic."""
+
+    id: int
+    message_id: str
+    topic: str
+
+
+class Charged(NamedTuple):
+    """The row pays with attempts. With a reason it failed for good; without one it comes again after the delay."""
+
+    id: int
+    attempts: int
+    code: str
+    error: str
+    reason: Reason | None
+    blocks_key: bool  # what stands behind it in its key waits until somebody decides about the row
+    delay_seconds: float
+
+
+class Claim(NamedTuple):
+    """What one claim found."""
+
+    rows: list[Claimed]  # those of one key stand in their order, and begin with the first that waits
+    full: bool  # it may have left rows behind that could be claimed
+    unseen: bool  # there may be keys that it has not come by yet
+
+
+class Place(NamedTuple):
+    """How far the probes of a topic have come: fresh rows by id, then those put off by their time; and in the keys."""
+
+    available_at: str
+    id: int
+    ordering_key: str = ""
+
+
+START = Place("-infinity", 0)
+
+
+class Candidates(NamedTuple):
+    """What one look for probes found: rows of the topic that are due, and those of them that could be locked."""
+
+    rows: list[Claimed]
+    seen: bool  # whether the topic has any
+    last: Place  # where the next look goes on
+
+
+class Heads(NamedTuple):
+    """What one look for the first rows of keys found."""
+
+    rows: list[Claimed]
+    seen: int  # keys of the topic that could go on; of those that are not among the rows, another holds the first
+    after: str  # the key after which the next look goes on; empty at the end
