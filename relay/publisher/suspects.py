@@ -1,4 +1,4 @@
-"""Rows that failed among others are remembered, and sent in smaller and smaller parts until it shows whose fault it was."""
+"""Rows that failed among others are remembered, and sent in ever smaller parts until the one at fault is known."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg import errors as pg
 
 from relay import emit
@@ -24,6 +25,7 @@ from tests.support.waiting import until
 EVENTS = sized(6_000, 200_000)
 KEYS = sized(60, 1_000)
 KILL_EVERY = 1.0  # seconds
+LONG = sized(60, 600)  # seconds
 SICK, HOPELESS = sized(12, 200), sized(2, 10)
 RETRIES = {"RELAY_RETRY_BASE_MS": "50", "RELAY_RETRY_MAX_MS": "500", "RELAY_RETRY_JITTER_MS": "50"}
 
@@ -130,7 +132,7 @@ def kill_one_every_second(relay: Commands, folder: Path, until_then: Callable[[]
 
     at_work = [start(number) for number in range(3)]
     killed = 0
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + LONG
     while not until_then():
         assert time.monotonic() < deadline, "not everything goes out"
         next_death = time.monotonic() + KILL_EVERY
@@ -141,6 +143,7 @@ def kill_one_every_second(relay: Commands, folder: Path, until_then: Callable[[]
     return killed
 
 
+@pytest.mark.timeout(2 * LONG)
 async def test_order_under_kills_failures_and_locks(
     relay: Commands, database: str, pubsub: PubSubSide, audit: Audit, tmp_path: Path
 ) -> None:
@@ -172,7 +175,7 @@ async def test_order_under_kills_failures_and_locks(
         await pubsub.heal()
         retried = commands("failed", "retry", "--all")
         assert retried.returncode == 0, retried.stderr
-        until(lambda: count(database, PENDING) == 0, "nothing waits", SECONDS)
+        until(lambda: count(database, PENDING) == 0, "nothing waits", LONG)
 
     report = await audit(channel)
     assert report.passed, report
