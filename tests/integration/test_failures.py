@@ -359,7 +359,7 @@ async def test_an_open_topic_with_a_backlog_is_not_walked_over_and_over(bench: B
     bench.outbox.batch = counted  # type: ignore[method-assign]
     loop = asyncio.get_running_loop()
     began, passes = loop.time(), 0
-    while loop.time() - began < 0.2:
+    while not claims or loop.time() - began < 0.2:
         await bench.run_once()
         passes += 1
-    assert 1 <= claims < passes / 10
+    assert claims < passes / 10
