@@ -66,7 +66,7 @@ class Floors:
         self._asked = 0
         self._asked_at = -inf
         self._look_at = -inf
-        self._rewound = False
+        self._rewound = True
         self._owes = False
         self._busy = False
         self._closed: frozenset[str] = frozenset()
@@ -137,7 +137,9 @@ class Floors:
         return {"seen": seen, "xid": xid, "fresh_safe": self.fresh_safe, "ordered_safe": self.ordered_safe}
 
     def answer(self, look: Look) -> None:
-        """Take what it answered."""
+        """Take what it answered, unless everything was forgotten meanwhile."""
+        if self._asked_at == -inf:
+            return
         now = self._monotonic()
         self._look_at = now + max(LEAST_SECONDS, SHARE * (now - self._asked_at))
         if look.fresh_safe is not None:

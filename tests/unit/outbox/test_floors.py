@@ -102,6 +102,20 @@ def test_a_rewind_holds_whatever_the_claim_under_way_returns(table: Table) -> No
     assert table.claim(2_000) == 0
 
 
+def test_a_restart_holds_whatever_is_under_way(table: Table) -> None:
+    """Neither the claim nor the look that had begun before brings a floor back."""
+    table.claim(1_000, full=True)
+    table.look(None)
+    table.now += LEAST_SECONDS
+    assert table.floors.question()
+    table.floors.start()
+    table.floors.restart()
+    table.floors.answer(Look("9", 900, 900))
+    table.floors.claimed(2_000, 0, full=True)
+    assert (table.floors.fresh, table.floors.fresh_safe, table.floors.ordered_safe) == (0, 0, 0)
+    assert table.claim(2_000, full=True) == 0
+
+
 def test_a_circuit_that_closed_rewinds(table: Table) -> None:
     """Its rows were passed over; those of a topic that is still open stay where they are."""
     table.claim(1_000, "a", "b", full=True, seconds=1.0)
