@@ -5,7 +5,8 @@ import random
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -101,6 +102,27 @@ async def test_what_is_committed_after_later_ids_were_published_comes_out(bench:
     await settle_down(bench)
     assert count(bench.url, PENDING) == 0
     assert (bench.outbox.floors.fresh_safe, bench.outbox.floors.ordered_safe) == (399, 399)
+
+
+async def test_a_greater_xid_with_a_lower_id_holds_the_safe_floor(bench: Bench) -> None:
+    """Of three that are at work the first to end has the lowest xid and the greatest id; the snapshot's end is its."""
+    with ExitStack() as stack:
+        first, second, third = [stack.enter_context(psycopg.connect(bench.url)) for _ in range(3)]
+        for connection in (first, second, third):
+            connection.execute("select pg_current_xact_id()")
+        emit(third, [event(1)])
+        emit(second, [event(2)])
+        # A claim that finds nothing takes no xid of its own.
+        emit(first, [event(3, available_at=datetime.now(UTC) + timedelta(days=1))])
+        first.commit()
+        await settle_down(bench)
+        second.commit()
+        await settle_down(bench)
+        assert (bench.outbox.floors.fresh, bench.outbox.floors.fresh_safe) == (3, 0)
+        third.commit()
+    await settle_down(bench)
+    assert bench.outbox.floors.fresh_safe == 3
+    assert len(bench.broker.event_ids) == 2
 
 
 async def test_an_emit_that_has_no_id_yet_does_not_hold_the_safe_floor(bench: Bench) -> None:
