@@ -118,12 +118,15 @@ def build(rows: Iterable[Claimed], routes: Routes) -> Built:
             left_behind += 1
             continue
         try:
-            by_topic[topic].append((row, _message(row, faults[topic])))
+            message = _message(row, faults[topic])
         except MessageError as error:
             found = verdict(Suspicion.NOT_BUILT, alone=True, control=False)
             guilty.append((topic, Guilty(row, error, found)))
             if row.ordering_key is not None:
                 topics_of_keys[row.ordering_key] = _NO_TOPIC
+        else:
+            # Not sooner: a topic without a message is none to send to.
+            by_topic[topic].append((row, message))
     return Built(by_topic, guilty, left_behind)
 
 

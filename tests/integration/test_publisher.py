@@ -191,6 +191,23 @@ async def test_a_row_that_can_never_be_a_message_fails_alone(bench: Bench) -> No
     assert await bench.run_once() == Report(next=Next.IDLE)
 
 
+async def test_a_row_that_can_never_be_a_message_does_not_stop_a_relay_that_probes(bench: Bench) -> None:
+    """It may be all that an open topic has to probe with: it fails for good, and what comes after it goes out."""
+    bench.emit(1)
+    bench.broker.refuse = lambda _: BrokerError("UNAVAILABLE", "away")
+    await bench.run_once()
+    bench.query("""update outbox_events set attributes = '{"googly": "x"}' returning 1""")
+    bench.later += 11
+    assert (await bench.run_once()).errors == 1
+    assert count(bench.url, FAILED) == 1
+
+    bench.broker.refuse = lambda _: None
+    ids = bench.emit(2)
+    bench.later += 11
+    await bench.run_once()
+    assert bench.broker.event_ids == ids
+
+
 async def test_a_scheduled_event_waits_for_its_time(bench: Bench) -> None:
     """Later means later by the database's clock, and then at once."""
     bench.emit(1, available_at=datetime.now(UTC) + timedelta(hours=1))
