@@ -18,6 +18,7 @@ from relay.outbox import floors
 from relay.outbox.connect import connect_async
 from relay.outbox.failed import Action, FailedRows, Named, Operator
 from relay.outbox.outbox import Outbox
+from relay.outbox.rows import Accepted
 from relay.outbox.statements import statement
 from relay.routes import Routes
 from tests.support.bench import TOPIC, Bench
@@ -50,6 +51,21 @@ def look(bench: Bench, seen: int, ordered_safe: int = 0) -> tuple[int, int]:
         row = connection.execute(statement("floors"), values).fetchone()
     assert row
     return row[1], row[2]
+
+
+@pytest.mark.parametrize(("rows", "size_bytes"), [(7, 10**6), (1_000, 5_000)], ids=["rows", "bytes"])
+async def test_claims_follow_each_other_without_a_gap(bench: Bench, rows: int, size_bytes: int) -> None:
+    """The floor is the last row that was claimed, also where the limit in bytes cut off those that were locked."""
+    bench.emit(*range(40))
+    claimed: list[int] = []
+    while len(claimed) < 40:
+        async with bench.outbox.batch() as batch:
+            assert bench.outbox.floors.fresh == len(claimed)
+            found = [row.id for row in (await batch.claim(rows, size_bytes)).rows]
+            await batch.settle([Accepted(row_id, "m", TOPIC) for row_id in found], [])
+        claimed += found
+        assert claimed == list(range(1, len(claimed) + 1))
+    await bench.outbox.close()
 
 
 async def test_rows_of_a_relay_that_dies_in_mid_batch_come_out_within_two_seconds(bench: Bench) -> None:
