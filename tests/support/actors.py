@@ -81,7 +81,8 @@ class Clock:
 class MoodyBroker:
     """Takes messages, and tells the ledger; refuses topics, messages and keys; forgets to answer."""
 
-    limits = RequestLimits(messages=1_000, size_bytes=9_000_000)
+    # So few that a key may need several requests.
+    limits = RequestLimits(messages=3, size_bytes=9_000_000)
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -251,21 +252,22 @@ class Desk:
         self._holding = psycopg.connect(url)
 
     def hold(self, remainder: int) -> None:
-        """Lock every third row that nobody else holds."""
+        """Lock every third row that nobody else has locked."""
         self._holding.execute("select from outbox_events where id %% 3 = %s for update skip locked", [remainder])
 
     def let_go(self) -> None:
         """Hold no row any more."""
         self._holding.rollback()
 
-    async def act(self, action: Action) -> None:
-        """Retry or discard every failed row that can be locked. Order is not theirs any more, unless they blocked."""
+    async def act(self, action: Action, remainder: int) -> None:
+        """Retry or discard every third failed row that is free. Order is not theirs any more, unless they blocked."""
         with psycopg.connect(self._url) as looking:
             found = looking.execute(
                 """
                 select event_id::text, blocks_key from outbox_events
-                 where failed_at is not null
-                   for update skip locked"""
+                 where failed_at is not null and id %% 3 = %s
+                   for update skip locked""",
+                [remainder],
             ).fetchall()
         if not found:
             return
@@ -284,9 +286,9 @@ class Desk:
             case "let go":
                 self.let_go()
             case "retry":
-                await self.act(Action.RETRY)
+                await self.act(Action.RETRY, which)
             case "discard":
-                await self.act(Action.DISCARD)
+                await self.act(Action.DISCARD, which)
             case "make due":
                 self.make_due()
             case _:

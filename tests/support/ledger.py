@@ -8,6 +8,7 @@ from typing import NamedTuple
 import psycopg
 
 from relay.envelope import Message
+from relay.failed_head import FailedHead
 
 
 @dataclass(slots=True)
@@ -33,12 +34,14 @@ class _Row(NamedTuple):
     topic: str | None
     attempts: int
     failed: bool
+    discarded: bool
     blocks: bool
     waits: bool  # not due yet
 
 
 _ROWS = """
-select event_id::text, published_at is not null, message_id, topic, attempt_count, failed_at is not null, blocks_key,
+select event_id::text, published_at is not null, message_id, topic, attempt_count, failed_at is not null,
+       coalesce(failure_reason = 'discarded', false), blocks_key,
        available_at > clock_timestamp()
   from outbox_events"""
 _BEFORE = """
@@ -56,6 +59,7 @@ class Ledger:
     """
 
     def __init__(self, url: str) -> None:
+        self.heads: list[FailedHead] = []  # the settings of the relays
         self._truth = psycopg.connect(url, autocommit=True)
         self.events: dict[str, Known] = {}
         self.wrong: list[str] = []
@@ -169,6 +173,9 @@ class Ledger:
         assert known.committed, f"{name} is there, and was not committed"
         if row.failed and known.key is not None and not row.blocks:
             self._passed_over.add(known.event_id)
+        assert not (row.discarded and row.blocks), f"{name} was discarded, and blocks its key"
+        if row.failed and not row.discarded and known.key is not None:
+            assert row.blocks in {head.blocks(known.event_type) for head in self.heads}, f"{name}: {row}"
         if row.attempts or row.failed:
             assert known.ever_sick, f"{name} is healthy, and pays: {row}"
         if row.published:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from relay.publisher.crash_points import Point
 from tests.support.actors import STATEMENTS, Place
-from tests.support.writers import Spec
+from tests.support.writers import UNBUILDABLE, Spec
 
 TOPICS = ["domain-events", "notes", "special"]
 KEYS = ["a", "a", "a", "b", "c", "d"]
@@ -45,8 +45,8 @@ THIRD = st.integers(0, 2)
 SECONDS = st.sampled_from([0.0, 2.0])  # one batch, or all that is left
 
 TYPES = st.sampled_from(["order.paid", "order.paid", "order.paid", "note.added"])
-SICKNESSES = st.sampled_from([None] * 5 + ["unbuildable", "INVALID_ARGUMENT", "INTERNAL", "bug"])
-FAILING = st.sampled_from([None, None, None, "unbuildable", "bug", "INVALID_ARGUMENT", "INTERNAL"])
+SICKNESSES = st.sampled_from([None] * 5 + [UNBUILDABLE, "INVALID_ARGUMENT", "INTERNAL", "bug"])
+FAILING = st.sampled_from([None, None, None, UNBUILDABLE, "bug", "INVALID_ARGUMENT", "INTERNAL"])
 # Events of one key, often behind one that will fail.
 CHAINS = st.builds(
     lambda head, tail: [head, *(replace(each, key=head.key) for each in tail)],
@@ -107,5 +107,5 @@ CHANGES = st.one_of(
         st.sampled_from(["UNAVAILABLE", "NOT_FOUND", "INVALID_ARGUMENT"]),
     ),
     st.builds(Change, st.just("throttle"), key=st.sampled_from(KEYS)),
-    st.builds(Change, st.sampled_from(["recover", "lose", "heal"])),
+    st.builds(Change, st.sampled_from(["recover", "lose", "lose", "heal"])),
 )
