@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import json
 
-from relay.cli.parts import pubsub_address, routes
+from relay.cli.parts import listening_opener, pubsub_address, routes
 from relay.cli.refusals import refusals
 from relay.operate.doctor import Finding, Patient, doctor
 from relay.settings import Settings, load, strangers
@@ -49,6 +49,7 @@ def patient(settings: Settings) -> Patient:
         batch_end=settings.relay_idle_tx_ms,
         broker=pubsub_address(settings),
         warnings=strangers(),
+        listen=listening_opener(settings) if settings.relay_notify else None,
     )
 
 

@@ -43,6 +43,8 @@ class Outbox:
         When the block or the commit raises, the outcome is unknown: the connection is dropped, with it every lock
         and all that was believed about the rows, and the next claim reads the truth.
         """
+        if self._connection is not None and _ended(self._connection):
+            await self.close()
         if self._connection is None:
             self._connection = await self._connect()
         connection = self._connection
@@ -63,3 +65,13 @@ class Outbox:
         self.floors.restart()
         if connection is not None:
             await connection.close()
+
+
+def _ended(connection: psycopg.AsyncConnection[Any]) -> bool:
+    """Whether the server has said by now that the session is over: a relay that slept has had it idle for long."""
+    try:
+        for _ in range(2):  # its last words, and then the end itself
+            connection.pgconn.consume_input()
+    except psycopg.OperationalError:
+        return True
+    return False

@@ -168,10 +168,12 @@ def version(connection: psycopg.Connection[Any], schema: str) -> int:
 
 
 async def require(connection: psycopg.AsyncConnection[Any], schema: str) -> None:
-    """Refuse to work on a schema that is not the one this code was written for."""
-    async with connection.transaction():
-        known = await (await connection.execute(_known(schema))).fetchone()
-        row = await (await connection.execute(_newest_applied(schema))).fetchone() if known else None
+    """Refuse to work on a schema that is not the one this code was written for; the connection is in autocommit mode.
+
+    Without a transaction around the two: a relay that sleeps asks for them every minute, and for little else.
+    """
+    known = await (await connection.execute(_known(schema))).fetchone()
+    row = await (await connection.execute(_newest_applied(schema))).fetchone() if known else None
     current = int(row[0]) if row else 0
     _refuse_newer(current, schema)
     if current == 0:

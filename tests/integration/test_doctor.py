@@ -88,7 +88,8 @@ async def test_where_everything_is_well_every_check_says_so(examine: Examine, da
     assert {check: statuses(found, check) for check in found} == {check: ["ok"] for check in found}
     assert set(found) == {
         *("configuration", "database", "version", "encoding", "primary", "pooler", "clock", "connections", "timeouts"),
-        *("old snapshots", "schema", "objects", "privileges", "identity", "vacuum", "queue", "credentials", "broker"),
+        *("old snapshots", "schema", "objects", "privileges", "identity", "vacuum", "queue", "wake-up"),
+        *("credentials", "broker"),
     }
 
 
@@ -100,6 +101,18 @@ async def test_settings_that_a_start_refuses_fail(examine: Examine) -> None:
     for name in ("RELAY_HTTP", "RELAY_RUNNERS", "RELAY_LOG_REDACT"):
         assert any(name in finding.found for finding in found["configuration"])
     assert statuses(found, "schema") == ["ok"]
+
+
+async def test_a_relay_that_would_not_be_woken_is_warned_of(examine: Examine, stack: Stack, template: str) -> None:
+    """Another database takes LISTEN, as a pooler does, and hears nothing; a relay that polls has no need to hear."""
+    with fresh_database(stack.database_url, template) as elsewhere:
+        found = await examine(relay_listen_url=SecretStr(elsewhere))
+    assert statuses(found, "wake-up") == ["warn"]
+    assert "a transaction pooler is in between" in found["wake-up"][0].found
+    assert "RELAY_LISTEN_URL" in found["wake-up"][0].remedy
+
+    found = await examine(relay_notify=False)
+    assert statuses(found, "wake-up") == ["ok"]
 
 
 async def test_without_its_database_the_broker_is_looked_at_all_the_same(examine: Examine) -> None:

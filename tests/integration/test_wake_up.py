@@ -1,23 +1,28 @@
 """A relay that sleeps and is woken: on real servers, over real networks, beside real transactions."""
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
 from psycopg import IsolationLevel, sql
+from psycopg.pq import Trace
 
 from relay import emit
 from relay.dev.stack import Stack
 from relay.errors import ConfigurationError
-from relay.kernel.observe import PassFinished
+from relay.kernel.observe import PassFailed, PassFinished
+from relay.operate.stats import short_look
 from relay.outbox import schema
 from relay.outbox.connect import connect_async
-from relay.outbox.events import ListenConnected, ListenLost
+from relay.outbox.events import ListenConnected, ListenLost, Looked
 from relay.outbox.failed import Action, FailedRows, Named, Operator
 from relay.outbox.listening import DeafError, Listening
 from relay.routes import Routes
@@ -268,3 +273,41 @@ async def test_stopping_leaves_no_session_behind(bench: Bench) -> None:
             " and query like '-- Nothing is locked, and%' and pid <> pg_backend_pid()"
         ).fetchone()
     assert row == (0,)
+
+
+async def test_a_session_that_was_ended_while_the_relay_slept_fails_no_pass(bench: Bench) -> None:
+    """As idle_session_timeout does it: the next pass connects anew, and the event is not late."""
+    async with sleeping(bench) as relay:
+        with psycopg.connect(bench.url, autocommit=True) as connection:
+            ended = connection.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database()"
+                " and pid <> pg_backend_pid() and query = 'commit'"
+            ).fetchall()
+        assert ended == [(True,)]
+        (stored,) = bench.emit(1)
+        began = time.monotonic()
+        await relay.published(stored)
+        assert time.monotonic() - began < SOON
+        assert relay.told(PassFailed) == 0
+
+
+async def test_a_relay_that_sleeps_asks_for_little(database: str, tmp_path: Path) -> None:
+    """One statement a look; with the statistics, eight a minute."""
+    with (tmp_path / "trace").open("w") as file:
+
+        async def traced() -> psycopg.AsyncConnection[Any]:
+            connection = await connect_async(database)
+            connection.pgconn.trace(file.fileno())
+            connection.pgconn.set_trace_flags(Trace.SUPPRESS_TIMESTAMPS | Trace.REGRESS_MODE)
+            await schema.require(connection, "public")
+            return connection
+
+        await short_look(traced, "public")()
+    asked = len(re.findall(r"^F\t\d+\t(?:Execute|Query)", (tmp_path / "trace").read_text(), re.MULTILINE))
+    assert asked <= 6
+
+    async with sleeping(Bench(database), longest=0.7) as relay:
+        passes, looks = relay.told(PassFinished), relay.told(Looked)
+        await asyncio.sleep(2.5)
+        assert relay.told(Looked) - looks <= 4
+        assert relay.told(PassFinished) == passes

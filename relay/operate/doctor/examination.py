@@ -1,6 +1,6 @@
 """All checks, in the order in which they are best read, for one relay as it is configured."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -8,13 +8,14 @@ from datetime import timedelta
 import psycopg
 
 from relay.brokers.pubsub_client import PubSubAddress
-from relay.errors import ConfigurationError
+from relay.errors import ConfigurationError, RelayError
 from relay.operate.doctor.broker import broker_checks
 from relay.operate.doctor.findings import Check, Finding, Report, examine, fail, ok, warn
 from relay.operate.doctor.look import Look
 from relay.operate.doctor.outbox import MOST_COUNTED, outbox_checks
 from relay.operate.doctor.server import server_checks
 from relay.outbox.connect import connect_async
+from relay.outbox.listening import Listening
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Patient:
     batch_end: timedelta  # after which the database ends a batch in any case
     broker: PubSubAddress
     warnings: Sequence[str] = ()  # what of the configuration has no effect
+    listen: Callable[[], Awaitable[Listening]] | None = None  # how it would hear of new events, where it is to
 
 
 async def doctor(patient: Patient, tell: Callable[[Finding], None]) -> Report:
@@ -53,7 +55,8 @@ class _Examination:
         if self._look is not None:
             budget, batch = _ms(self._patient.publish_budget), _ms(self._patient.batch_end)
             of_server = server_checks(self._look, budget, batch)
-            database = await examine([*of_server, *outbox_checks(self._look)], tell)
+            wake_up = Check("wake-up", self._woken)
+            database = await examine([*of_server, *outbox_checks(self._look), wake_up], tell)
             await self._name_topics(self._look)
         else:
             database = Report(())
@@ -82,6 +85,23 @@ class _Examination:
         self._look = Look(connection, self._patient.schema)
         info = connection.info
         return (ok("database", f"{info.host}:{info.port}/{info.dbname} as {info.user}"),)
+
+    async def _woken(self) -> Sequence[Finding]:
+        if self._patient.listen is None:
+            return (ok("wake-up", "RELAY_NOTIFY is off: an idle relay polls every RELAY_POLL_MS"),)
+        try:
+            listening = await self._patient.listen()
+        except (psycopg.Error, RelayError, OSError) as error:
+            return (
+                warn(
+                    "wake-up",
+                    f"the relay would not hear of new events, and poll: {_first_line(error)}",
+                    "set RELAY_LISTEN_URL to a direct connection to the database of DATABASE_URL, or RELAY_NOTIFY=off",
+                ),
+            )
+        found = ok("wake-up", f"a notification arrives at {listening.database}: an idle relay sleeps until an event")
+        await listening.close()
+        return (found,)
 
     async def _name_topics(self, look: Look) -> None:
         """Add what the oldest and newest pending rows name; where they cannot be read, a check has said so."""
