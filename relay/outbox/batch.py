@@ -2,8 +2,6 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from itertools import groupby, islice
-from operator import itemgetter
 from typing import Any
 
 import psycopg
@@ -11,7 +9,7 @@ from psycopg.rows import args_row
 
 from relay.errors import InvariantError
 from relay.outbox.floors import Floors, Look
-from relay.outbox.order import KEYS_A_CLAIM, Standing, Visited, Walk, ends_after, prefix, share
+from relay.outbox.order import KEYS_A_CLAIM, Standing, Visited, Walk, ends_after, share, within
 from relay.outbox.rows import START, Accepted, Candidates, Charged, Claim, Claimed, Heads, Place
 from relay.outbox.statements import statement
 
@@ -59,12 +57,13 @@ class Batch:
         visited = await self._visit(looked)
         fresh = await self._claim_fresh(limits)
         await delayed.execute(statement("claim_delayed"), limits)
-        found = [fresh, await delayed.fetchall(), await self._lock(visited, rows, size_bytes)]
-        self._walk.visited(visited, rows)
+        ordered, standings = await self._lock(visited, rows, size_bytes)
+        self._walk.visited(visited, rows, standings)
+        found = [fresh, await delayed.fetchall()]
         full = self._floors.owes or any(_full(kind, rows, size_bytes) for kind in found)
         if not self._walk.unseen:
             full |= self._walk.round_ends()
-        return Claim([row for kind in found for row in kind], full, self._walk.unseen)
+        return Claim([row for kind in (*found, ordered) for row in kind], full, self._walk.unseen)
 
     async def candidates(self, topic: str, types: Sequence[str], after: Place) -> Candidates:
         """Lock up to three rows of a topic: the oldest, the next after a place, the newest; then first ones of keys.
@@ -111,7 +110,7 @@ class Batch:
         looked = {"rows": rows, "share": 1, "skew": self._skew, "after": after, "topic": topic, "types": list(types)}
         visited = await self._visit({**looked, "open_topics": [], "open_types": []})
         heads = [key._replace(ids=key.ids[:1]) for key in visited]
-        claimed = await self._lock(heads, rows, size_bytes)
+        claimed, _ = await self._lock(heads, rows, size_bytes)
         return Heads(claimed, sum(bool(key.ids) for key in heads), ends_after(visited, rows))
 
     async def settle(self, accepted: Sequence[Accepted], charged: Sequence[Charged]) -> None:
@@ -149,26 +148,23 @@ class Batch:
             await cursor.execute(statement("walk_keys"), values)
         return await cursor.fetchall()
 
-    async def _lock(self, visited: Sequence[Visited], rows: int, size_bytes: int) -> list[Claimed]:
-        """Lock what waits in these keys, and answer with what of each may be sent."""
-        wanted = list(islice(((key.ordering_key, row_id) for key in visited for row_id in key.ids), rows))
+    async def _lock(
+        self, visited: Sequence[Visited], rows: int, size_bytes: int
+    ) -> tuple[list[Claimed], dict[int, Standing]]:
+        """Lock what waits in these keys; answer with what of each may be sent, and how every row of it stands."""
+        wanted = [(row_id, place) for place, key in enumerate(within(visited, rows)) for row_id in key.ids]
         if not wanted:
-            return []
+            return [], {}
+        ids, places = map(list, zip(*wanted, strict=True))
         cursor = self._connection.cursor(binary=True)
-        ids = [row_id for _, row_id in wanted]
-        await cursor.execute(statement("claim_ordered"), {"ids": ids, "bytes": size_bytes, "skew": self._skew})
-        held: dict[int, Claimed] = {}
-        standings: dict[int, Standing] = {}
-        for *columns, standing in await cursor.fetchall():
-            row = Claimed(*columns)
-            held[row.id], standings[row.id] = row, standing
-        claimed = [
-            held[row_id]
-            for _, key in groupby(wanted, key=itemgetter(0))
-            for row_id in prefix([row_id for _, row_id in key], standings)
+        limits = {"ids": ids, "key_places": places, "bytes": size_bytes, "skew": self._skew}
+        await cursor.execute(statement("claim_ordered"), limits)
+        reached: list[tuple[Claimed, Standing]] = [
+            (Claimed(*columns), standing) for *columns, standing in await cursor.fetchall()
         ]
+        claimed = [row for row, standing in reached if standing == "taken"]
         self._keys.update(row.ordering_key for row in claimed if row.ordering_key)
-        return claimed
+        return claimed, {row.id: standing for row, standing in reached}
 
     @asynccontextmanager
     async def _begun(self) -> AsyncIterator[None]:

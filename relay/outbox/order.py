@@ -1,15 +1,16 @@
 """Ordered rows are claimed by key, each key from its first row that waits.
 
-A claim visits keys in a walk over the index, and goes on where it ended. Of each key that can go on, it (a) reads the
-ids of the rows that wait, first to last, whoever holds them; (b) locks rows by their ids alone, as many as can be had;
-(c) takes them in their order up to the first that was not to be had, is put off, or has failed and blocks its key.
+A claim visits keys in a walk over the index, and goes on where it ended. Of each key that can go on, it reads the ids
+of the rows that wait, first to last, whoever holds them; it then locks rows by their ids alone, as many as can be had,
+and takes them in their order up to the first that was not to be had, is put off, or has failed and blocks its key.
 
 Nobody needs to agree on who serves a key: two relays that visit one at once find the locks of the other, and the one
 that does not get the first row gets none.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal, NamedTuple
 
 # So many rows of a key at least are taken with one visit: of fewer, each would cost a request of its own.
@@ -26,20 +27,15 @@ class Visited(NamedTuple):
     ids: list[int]
 
 
-# What becomes of a locked row: it is sent, it is passed over because it is out, or its key ends before it.
-Standing = Literal["next", "out", "stop"]
+# How a row fared of which, as of all before it in its key, the lock was had: it may be sent; it is out by now, or given
+# up; or there was no room for it among the bytes.
+Standing = Literal["taken", "out", "cut"]
 
 
-def prefix(ids: Iterable[int], standings: Mapping[int, Standing]) -> Iterator[int]:
-    """The ids of one key that may be sent, in order. Those without a standing are held by somebody else."""
-    for row_id in ids:
-        match standings.get(row_id):
-            case "next":
-                yield row_id
-            case "out":
-                continue
-            case _:
-                return
+def within(keys: Sequence[Visited], rows: int) -> list[Visited]:
+    """The keys with no more ids than so many in all."""
+    ids = iter([row_id for key in keys for row_id in key.ids][:rows])
+    return [key._replace(ids=list(islice(ids, len(key.ids)))) for key in keys]
 
 
 @dataclass(slots=True)
@@ -49,12 +45,20 @@ class Walk:
     after: str = ""
     left_behind: bool = False
 
-    def visited(self, keys: Sequence[Visited], rows: int) -> None:
-        """A claim of up to so many rows has come by these keys."""
-        ready = [len(key.ids) for key in keys if key.ids]
+    def visited(self, keys: Sequence[Visited], rows: int, standings: Mapping[int, Standing]) -> None:
+        """A claim of up to so many rows has come by these keys; a row behind what holds its key up has no standing."""
+        ready = [key for key in keys if key.ids]
         most = max(share(rows), rows // max(1, len(ready)))
-        self.left_behind |= sum(ready) > rows or any(ids >= most for ids in ready)
-        self.after = ends_after(keys, rows)
+        for key, wanted in zip(ready, within(ready, rows), strict=True):
+            # Of a key that is held up, nothing is left behind that could be sent.
+            whole = wanted.ids[-1:] and wanted.ids[-1] in standings
+            self.left_behind |= bool(whole) and (len(key.ids) >= most or len(key.ids) > len(wanted.ids))
+        if "cut" in standings.values():
+            self.left_behind = True
+            # The next claim begins with the keys for which there was no room.
+            self.after = [key.ordering_key for key in ready if "taken" in map(standings.get, key.ids)][-1]
+        else:
+            self.after = ends_after(keys, rows)
 
     @property
     def unseen(self) -> bool:

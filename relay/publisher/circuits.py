@@ -86,9 +86,14 @@ class Circuits:
         circuit.probe_at = now + wait
         return circuit.probes, wait
 
-    def not_asked(self, topic: str, now: float, at_least: float = 0.0) -> None:
-        """The probe could not ask, because others hold the rows or the database is away; it comes back soon."""
-        self._open[topic].probe_at = now + max(self._delay.first, at_least)
+    def not_asked(self, topic: str, now: float, at_least: float = 0.0, place: Place | None = None) -> None:
+        """The probe could not ask, because others hold the rows or the database is away; it comes back soon.
+
+        Where it has looked, it looks on.
+        """
+        circuit = self._open[topic]
+        circuit.probe_at = now + max(self._delay.first, at_least)
+        circuit.place = place or circuit.place
 
     def close(self, topic: str, now: float) -> tuple[int, float]:
         """The topic takes messages, or has none left; returns the probes in vain, and for how long it was open."""

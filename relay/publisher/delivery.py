@@ -102,6 +102,7 @@ class Delivery:
     _in_vain: int = 0  # keys that were searched while nothing was taken
     _controls: list[Sendable] | None = None
     _asked: list[Claimed] = field(default_factory=list)
+    _refused: Exception | None = None  # why a control was not taken
     _outage: Exception | None = None
     _sent: int = 0
     _last_taken: int = 0
@@ -242,8 +243,10 @@ class Delivery:
             return False
         row = self._controls.pop(0)
         self._asked.append(row[0])
-        if await self._request([row]) is None:
+        failed = await self._request([row])
+        if failed is None:
             return True
+        self._refused = failed.error
         self._controls = []  # one is enough to see that nothing is taken now
         return False
 
@@ -257,6 +260,7 @@ class Delivery:
 
     async def _confirm(self, left_alone: frozenset[int]) -> None:
         """Ask once more for each row that failed alone, and has a control: it pays when it fails again."""
+        twice: list[_Failed] = []
         for failed in self._alone:
             (row, _) = failed.rows[0]
             rests = failed.suspicion is Suspicion.THROTTLE and self._has_control(failed)
@@ -270,7 +274,20 @@ class Delivery:
             elif not self._has_time():
                 self._released.append(failed)
             elif again := await self._request(failed.rows):
+                twice.append(again)
+        await self._convict_all(twice)
+
+    async def _convict_all(self, twice: Sequence[_Failed]) -> None:
+        """Let rows pay that failed alone, and alone again. Of several, one more control tells them from an outage."""
+        if len(twice) > 1 and not all(map(self._has_control, twice)) and self._outage is None:
+            await self._take_control()
+        for number, again in enumerate(twice):
+            # Without any other row that could be asked, one of them is convicted; the others have their turn later.
+            if self._has_control(again) or (number == 0 and (len(twice) == 1 or self._refused is None)):
                 self._convict(again)
+            else:
+                self._outage = self._outage or self._refused
+                self._released.append(again)
 
     def _convict(self, again: _Failed) -> None:
         found = verdict(again.suspicion, alone=True, control=True, keyed=again.keyed)

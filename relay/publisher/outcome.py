@@ -29,7 +29,7 @@ _NO_TOPIC = ""
 class Built:
     """The messages of claimed rows by topic, and the rows that can never become one, with theirs.
 
-    Of a key all go to one topic, and none stands behind a row that cannot be sent.
+    Of a key all go to one topic, and none stands behind a row that blocks it.
     """
 
     by_topic: dict[str, list[Sendable]]
@@ -102,7 +102,7 @@ class Outcome:
             )
 
 
-def build(rows: Iterable[Claimed], routes: Routes) -> Built:
+def build(rows: Iterable[Claimed], routes: Routes, head: FailedHead) -> Built:
     """Make a message of every row that can become one, and find its topic."""
     by_topic: dict[str, list[Sendable]] = defaultdict(list)
     guilty: list[tuple[str, Guilty]] = []
@@ -122,7 +122,7 @@ def build(rows: Iterable[Claimed], routes: Routes) -> Built:
         except MessageError as error:
             found = verdict(Suspicion.NOT_BUILT, alone=True, control=False)
             guilty.append((topic, Guilty(row, error, found)))
-            if row.ordering_key is not None:
+            if row.ordering_key is not None and head.blocks(row.event_type):
                 topics_of_keys[row.ordering_key] = _NO_TOPIC
         else:
             # Not sooner: a topic without a message is none to send to.

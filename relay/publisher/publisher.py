@@ -124,7 +124,7 @@ class Publisher:
         async with self._outbox.batch() as batch:
             claim = await self._claim(batch, monotonic)
             crash_points.reached(Point.CLAIM_AFTER)
-            built = build(claim.rows, self._policy.routes)
+            built = build(claim.rows, self._policy.routes, self._policy.failed_head)
             news = self._learn(built)
             delivered = await self._deliver(batch, built.by_topic, monotonic)
             outcome = judge(claim.rows, built, delivered, self._policy.attempts, self._policy.failed_head)
@@ -168,7 +168,7 @@ class Publisher:
                     )
                 look = monotonic() - began
                 rows = [row for candidates in found.values() for row in candidates.rows]
-                built = build(rows, self._policy.routes)
+                built = build(rows, self._policy.routes, self._policy.failed_head)
                 delivered = await self._deliver_probes(built.by_topic, monotonic)
                 outcome = judge(rows, built, delivered, self._policy.attempts, self._policy.failed_head)
                 await settle(batch, outcome)
@@ -213,7 +213,7 @@ class Publisher:
             self._claim_again_at = now
             self._observe(TopicClosed(topic, probes, seconds, taken=bool(delivered.accepted)))
         elif error is None:
-            self._circuits.not_asked(topic, now, at_least)
+            self._circuits.not_asked(topic, now, at_least, found.last)
         else:
             probes, wait = self._circuits.in_vain(topic, found.last, now, at_least)
             self._observe(TopicProbed(topic, error, probes, wait))
@@ -251,7 +251,7 @@ class Publisher:
             claimed = await batch.controls(topic, types, beyond, CONTROLS, CONTROL_BYTES)
             if not claimed:
                 claimed = (await batch.heads(topic, types, "", CONTROLS, CONTROL_BYTES)).rows
-            return build(claimed, self._policy.routes).by_topic.get(topic, [])
+            return build(claimed, self._policy.routes, self._policy.failed_head).by_topic.get(topic, [])
 
         return reserve
 

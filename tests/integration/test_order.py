@@ -395,3 +395,116 @@ async def test_a_request_that_hangs_is_searched_in_smaller_parts_pass_after_pass
             break
     assert bench.attempts() == [(60, 1, "DEADLINE_EXCEEDED")]
     assert deliveries(bench)["k"] == list(range(60))
+
+
+async def test_what_is_held_up_asks_for_no_further_pass(bench: Bench) -> None:
+    """A deep key whose first row, or one in its middle, is held by somebody: the relay is idle, and not backing off."""
+    relay = bench.publisher_on(bench.outbox, batch_size=100)
+    bench.emit(*range(200), ordering_key="first")
+    bench.emit(*range(300, 500), ordering_key="middle")
+    with psycopg.connect(bench.url) as operator:
+        operator.execute("select from outbox_events where aggregate_id in ('0', '350') for update")
+        reports = [await bench.run_once(relay) for _ in range(3)]
+        assert deliveries(bench) == {"middle": list(range(300, 350))}
+        assert [report.next for report in reports] == [Next.IDLE] * 3
+
+
+async def test_large_rows_of_a_key_that_is_held_up_take_no_room(bench: Bench) -> None:
+    """Behind a row that somebody holds stands more than a claim may take in bytes: other keys go out."""
+    bench.emit(0, ordering_key="a")
+    bench.emit(*range(1, 6), ordering_key="a", data="x" * 1_000_000)
+    bench.emit(*range(10, 20), ordering_key="b")
+    with psycopg.connect(bench.url) as operator:
+        operator.execute("select from outbox_events where aggregate_id = '0' for update")
+        await bench.run_once()
+        assert deliveries(bench) == {"b": list(range(10, 20))}
+    await bench.run_once()
+    assert deliveries(bench)["a"] == list(range(6))
+
+
+async def test_a_key_of_large_rows_does_not_starve_the_others(bench: Bench) -> None:
+    """A claim is full with the key that comes first; the next claim begins with those for which there was no room."""
+    bench.emit(*range(20), ordering_key="a", data="x" * 1_000_000)
+    for number in range(100, 110):
+        bench.emit(number, ordering_key=f"b-{number}")
+    await bench.run_once()
+    sent = [message.ordering_key for _, messages in bench.broker.requests for message in messages]
+    assert sent.index("b-100") <= 5
+    assert deliveries(bench)["a"] == list(range(20))
+
+
+async def test_a_topic_behind_many_keys_of_others_is_asked_again(bench: Bench) -> None:
+    """Its only key stands behind more blocked keys than one look visits, and its circuit is open."""
+    relay = bench.publisher_on(bench.outbox, routes=Routes.parse("note.*=notes", "domain-events"))
+    with psycopg.connect(bench.url) as connection:
+        emit(connection, [event(number, ordering_key=f"blocked-{number:05}") for number in range(1_100)])
+        connection.execute(
+            "update outbox_events set failed_at = now(), failure_reason = 'max_attempts', blocks_key = true"
+        )
+    bench.emit(9_000, ordering_key="zz", event_type="note.made")
+    bench.broker.refuse = lambda topic: BrokerError("UNAVAILABLE", "a blip") if topic == "notes" else None
+    await bench.run_once(relay)
+    bench.broker.refuse = lambda _: None
+    for _ in range(3):
+        bench.later += 10.25
+        await bench.run_once(relay)
+    assert deliveries(bench) == {"zz": [9_000]}
+
+
+async def test_probes_look_on_behind_keys_that_are_held(bench: Bench) -> None:
+    """Somebody holds the first rows of the first keys: the topic is asked with those of others."""
+    for number in range(20):
+        bench.emit(number, ordering_key=f"key-{number:02}")
+    bench.broker.refuse = lambda _: BrokerError("UNAVAILABLE", "a blip")
+    await bench.run_once()
+    bench.broker.refuse = lambda _: None
+    with psycopg.connect(bench.url) as operator:
+        operator.execute("select from outbox_events where aggregate_id::int < 3 for update")
+        for _ in range(2):
+            bench.later += 10.25
+            await bench.run_once()
+        assert len(deliveries(bench)) == 17
+
+
+@pytest.mark.parametrize("code", ["UNAVAILABLE", "INVALID_ARGUMENT"])
+async def test_an_outage_that_begins_among_many_keys_charges_one_row_at_most(bench: Bench, code: str) -> None:
+    """Some requests in flight fail, the next is taken, and then nothing is: that is no proof against the first."""
+    for key in range(20):
+        bench.emit(*range(key * 100, key * 100 + 5), ordering_key=f"key-{key:02}")
+    bench.emit(*range(5_000, 5_200))
+    requests = 0
+
+    def refuse(_: str) -> Exception | None:
+        nonlocal requests
+        requests += 1
+        return None if requests == 21 else BrokerError(code, "away")
+
+    bench.broker.refuse = refuse
+    relay = bench.publisher_on(bench.outbox, batch_size=100)
+    for _ in range(20):
+        await bench.run_once(relay)
+        bench.later += 10.25
+    assert bench.attempts() == []
+    assert count(bench.url, FAILED) == 0
+
+
+async def test_many_bad_rows_at_the_head_of_their_keys_pay_with_one_control(bench: Bench) -> None:
+    """Thirty keys whose first rows are refused, and healthy traffic beside them."""
+    for key in range(30):
+        bench.emit(*range(key * 100, key * 100 + 2), ordering_key=f"key-{key:02}")
+    bench.emit(*range(5_000, 5_300))
+    bench.broker.poisoned = poison({key * 100 for key in range(30)}, "INVALID_ARGUMENT")
+    await bench.run_once()
+    await bench.run_once()
+    assert count(bench.url, FAILED) == 30
+    assert count(bench.url, PUBLISHED) == 300
+
+
+async def test_rows_that_cannot_be_built_and_skip_are_passed_in_one_batch(bench: Bench) -> None:
+    """However many of them stand before the next good one."""
+    relay = bench.publisher_on(bench.outbox, failed_head=FailedHead.parse("skip"))
+    bench.emit(*range(50), ordering_key="k")
+    bench.query("""update outbox_events set attributes = '{"googwhat": "x"}' where aggregate_id <> '49' returning 1""")
+    report = await bench.run_once(relay)
+    assert (report.processed, deliveries(bench)) == (50, {"k": [49]})
+    assert count(bench.url, FAILED) == 49

@@ -1,27 +1,29 @@
--- Rows are locked by their ids alone, and answered for as they are then: whoever finds one missing, put off or blocked
--- knows that what stands behind it in its key has to wait.
--- Of the rows it locks it answers with as many as fit into the bytes; the rest is released with the transaction.
+-- Of each key a beginning is claimed, as its rows are once they are locked: it ends before the first that somebody else
+-- holds, that is put off, or that has failed and blocks its key. What is published or given up by now is passed over.
+-- Rows are locked by their ids alone. Of those that may be sent it answers with as many as fit into the bytes; the rest
+-- is released with the transaction.
 with locked as materialized (
-    select id, event_id, event_type, aggregate_type, aggregate_id, topic, payload, attributes, size_bytes,
-           created_at, attempt_count, ordering_key,
-           case when published_at is not null then 'out'
-                when blocks_key then 'stop'
-                when failed_at is not null then 'out'
-                when available_at > statement_timestamp() + make_interval(secs => %(skew)s) then 'stop'
-                else 'next' end as standing
-      from outbox_events
-     where id = any (%(ids)s::bigint[])
-     order by id
-       for update skip locked
-), bounded as (
-    select *, sum(case standing when 'next' then size_bytes else 0 end) over (order by id) - size_bytes as bytes_before
-      from locked
+    select place, wanted.key_place, event.*
+      from unnest(%(ids)s::bigint[], %(key_places)s::integer[]) with ordinality as wanted (id, key_place, place)
+      left join lateral (
+           select id, event_id, event_type, aggregate_type, aggregate_id, topic, payload, attributes, size_bytes,
+                  created_at, attempt_count, ordering_key,
+                  published_at is not null or (failed_at is not null and not blocks_key) as out,
+                  failed_at is null
+                  and available_at <= statement_timestamp() + make_interval(secs => %(skew)s) as due
+             from outbox_events
+            where outbox_events.id = wanted.id
+              for update skip locked) as event on true
+), reached as materialized (
+    select *, sum(case when out then 0 else size_bytes end) over (order by place) as bytes
+      from (select *, bool_and(coalesce(out or due, false)) over (partition by key_place order by place) as reached
+              from locked) as judged
+     where reached
 )
 select id, event_id::text, event_type, aggregate_type, aggregate_id, topic,
-       case standing when 'next' then convert_to(payload::text, 'UTF8') end as body,
+       case when taken then convert_to(payload::text, 'UTF8') end as body,
        nullif(attributes, '{}')::text as attributes, size_bytes,
        to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as created_at, attempt_count,
-       ordering_key, standing
-  from bounded
- where bytes_before < %(bytes)s
- order by id
+       ordering_key, case when taken then 'taken' when out then 'out' else 'cut' end as standing
+  from (select *, not out and bytes - size_bytes < %(bytes)s as taken from reached) as bounded
+ order by place
