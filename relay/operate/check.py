@@ -41,14 +41,14 @@ def breaches(queue: Queue, limits: Limits) -> list[Breach]:
                 "look at them with: python -m relay failed list",
             )
         )
-    if limits.blocked_keys is not None and queue.blocked_keys > limits.blocked_keys:
+    if limits.blocked_keys is not None and queue.keys.blocked > limits.blocked_keys:
         found.append(
             Breach(
                 "blocked_keys",
-                queue.blocked_keys,
+                queue.keys.blocked,
                 limits.blocked_keys,
-                f"{many(queue.blocked_keys, least=queue.more_held)} key(s) wait behind a failed row, with "
-                f"{many(queue.behind_blocked, least=queue.behind_is_least)} row(s), "
+                f"{many(queue.keys.blocked, least=queue.keys.is_least)} key(s) wait behind a failed row, with "
+                f"{many(queue.keys.behind, least=queue.keys.is_least)} row(s), "
                 f"the limit is {limits.blocked_keys:,}; see which with: python -m relay status",
             )
         )
@@ -58,7 +58,7 @@ def breaches(queue: Queue, limits: Limits) -> list[Breach]:
                 "oldest_due_seconds",
                 round(queue.oldest_due_seconds, 3),
                 limits.age.total_seconds(),
-                f"the oldest of {many(queue.due, least=queue.ordered_due_is_least)} due row(s) "
+                f"the oldest of {many(queue.due, least=queue.keys.is_least)} due row(s) "
                 f"has waited for {age(queue.oldest_due_seconds)}, "
                 f"the limit is {age(limits.age.total_seconds())}; see what holds them up with: python -m relay status",
             )
@@ -79,8 +79,8 @@ def breaches(queue: Queue, limits: Limits) -> list[Breach]:
                 "pending",
                 queue.pending,
                 limits.pending,
-                f"{many(queue.pending)} row(s) are pending, the limit is {limits.pending:,}; "
-                "see whether they become fewer with: python -m relay status --watch",
+                f"{many(queue.pending, least=queue.keys.is_least)} row(s) are pending, "
+                f"the limit is {limits.pending:,}; see whether they become fewer with: python -m relay status --watch",
             )
         )
     return found

@@ -94,7 +94,7 @@ DEFINITIONS = MappingProxyType(
             _GAUGE, "1 while the relay is told of new events, 0 while it polls; absent where RELAY_NOTIFY is off."
         ),
         "relay_due_rows": Definition(
-            _GAUGE, "Rows that could be published now; at least so many with over 10,000 keys."
+            _GAUGE, "Rows that could be published now; at least so many with over 10,000 keys held up."
         ),
         "relay_oldest_due_seconds": Definition(_GAUGE, "How long the oldest of them has been due; 0 without any."),
         "relay_scheduled_rows": Definition(_GAUGE, "Rows without an ordering_key whose time has not come yet."),

@@ -33,7 +33,7 @@ class RelayStats:
     """
 
     # The outbox, by the database's clock. A count that equals `count_limit` means so many or more.
-    due: int | None  # rows that could be published now; at least so many, where there are more than 10,000 keys
+    due: int | None  # rows that could be published now; at least so many, where over 10,000 keys are held up
     oldest_due_seconds: float | None  # how long the oldest of them could have been; 0 where there is none
     scheduled: int | None  # rows without a key that are for later, or wait for their next attempt
     ordered: int | None  # pending rows with an ordering_key: due, or waiting for a row of their key
@@ -197,11 +197,11 @@ class StatsRunner:
             due=queue and min(queue.due, COUNT_LIMIT),
             oldest_due_seconds=queue and round(max(0.0, queue.oldest_due_seconds), 3),
             scheduled=queue and queue.scheduled,
-            ordered=queue and queue.ordered,
+            ordered=queue and min(queue.ordered, COUNT_LIMIT),
             retrying=queue and queue.retrying,
             failed=queue and queue.failed,
-            blocked_keys=queue and queue.blocked_keys,
-            behind_blocked=queue and queue.behind_blocked,
+            blocked_keys=queue and queue.keys.blocked,
+            behind_blocked=queue and queue.keys.behind,
             count_limit=COUNT_LIMIT,
             error=error,
             seconds=round(seconds, 3),

@@ -41,7 +41,7 @@ class Status:
     last_action: LastAction | None
 
     def as_json(self) -> dict[str, Any]:
-        """For scripts. A count that equals count_limit means so many or more."""
+        """For scripts. A count that reaches count_limit means so many or more."""
         queue = self.queue
         return {
             "schema": self.schema,
@@ -55,9 +55,9 @@ class Status:
                 "ordered": queue.ordered,
             },
             "due": queue.due,
-            "due_is_least": queue.ordered_due_is_least,
-            "ordered_due": queue.ordered_due,
-            "ordered_later": queue.ordered_later,
+            "due_is_least": queue.keys.is_least or queue.due >= COUNT_LIMIT,
+            "ordered_due": queue.keys.due,
+            "ordered_later": queue.keys.later,
             "oldest_due_seconds": round(max(0.0, queue.oldest_due_seconds), 3),
             "retrying": queue.retrying,
             "failed": {
@@ -68,11 +68,11 @@ class Status:
                 "last_hour": queue.failed_last_hour,
             },
             "blocked": {
-                "keys": queue.blocked_keys,
-                "keys_is_least": queue.more_held,
-                "rows_behind": queue.behind_blocked,
-                "rows_behind_is_least": queue.behind_is_least,
-                "oldest_seconds": round(max(0.0, queue.oldest_blocked_seconds), 3),
+                "keys": queue.keys.blocked,
+                "keys_is_least": queue.keys.is_least,
+                "rows_behind": queue.keys.behind,
+                "rows_behind_is_least": queue.keys.is_least or queue.keys.behind >= COUNT_LIMIT,
+                "oldest_seconds": round(max(0.0, queue.keys.oldest_blocked_seconds), 3),
                 "shown": [with_times(key._asdict()) for key in self.blocked],
             },
             "causes": [cause._asdict() for cause in self.causes],
@@ -103,8 +103,8 @@ def lines(now: Status, before: Status | None = None) -> list[str]:
     queue = now.queue
     said = [
         f"schema    {now.schema}, version {now.schema_version}",
-        f"due       {many(queue.due, least=queue.ordered_due_is_least)}{_oldest(queue)}",
-        f"pending   {many(queue.pending)}: {_pending(queue)}",
+        f"due       {many(queue.due, least=queue.keys.is_least)}{_oldest(queue)}",
+        f"pending   {many(queue.pending, least=queue.keys.is_least)}: {_pending(queue)}",
         *_ordered(queue),
         f"retrying  {many(queue.retrying)} pending after a failed attempt",
         f"failed    {many(queue.failed)}: {_failed(queue)}",
@@ -121,7 +121,7 @@ def lines(now: Status, before: Status | None = None) -> list[str]:
         said.append("operator  not shown: this role may not read outbox_actions")
     if queue.failed:
         said.append("next      python -m relay failed list")
-    if queue.blocked_keys:
+    if queue.keys.blocked:
         said.append("          python -m relay failed show ID | retry ID | discard ID --reason TEXT")
     return said
 
@@ -139,32 +139,33 @@ def age(seconds: float) -> str:
 def _pending(queue: Queue) -> str:
     return (
         f"{many(queue.fresh)} fresh, {many(queue.delayed_due)} delayed and due, "
-        f"{many(queue.scheduled)} for later, {many(queue.ordered)} ordered"
+        f"{many(queue.scheduled)} for later, {many(queue.ordered, least=queue.keys.is_least)} ordered"
     )
 
 
 def _oldest(queue: Queue) -> str:
     if not queue.due:
         return ""
-    least = "at least " if queue.more_keys else ""
+    least = "at least " if queue.keys.more_keys else ""
     return f", the oldest for {least}{age(queue.oldest_due_seconds)}"
 
 
 def _ordered(queue: Queue) -> list[str]:
     if not queue.ordered:
         return []
-    due = many(queue.ordered_due, least=queue.ordered_due_is_least)
-    behind = many(queue.behind_blocked, least=queue.behind_is_least)
-    later = many(queue.ordered_later)
+    keys = queue.keys
+    ordered, due, later, behind = (
+        many(rows, least=keys.is_least) for rows in (queue.ordered, keys.due, keys.later, keys.behind)
+    )
     waiting = f"{later} wait for the next attempt of their key, {behind} behind a failed row"
-    return [f"ordered   {many(queue.ordered)}: {due} due, {waiting}"]
+    return [f"ordered   {ordered}: {due} due, {waiting}"]
 
 
 def _blocked(queue: Queue, shown: Sequence[BlockedKey]) -> list[str]:
     if not shown:
         return []
-    keys = many(queue.blocked_keys, least=queue.more_held)
-    rows = many(queue.behind_blocked, least=queue.behind_is_least)
+    keys = many(queue.keys.blocked, least=queue.keys.is_least)
+    rows = many(queue.keys.behind, least=queue.keys.is_least)
     said = [f"blocked   {keys} key(s) wait behind a failed row, with {rows} row(s); of each the row and what waits:"]
     for key in shown:
         behind = many(key.behind, least=key.behind_is_least)
@@ -173,8 +174,8 @@ def _blocked(queue: Queue, shown: Sequence[BlockedKey]) -> list[str]:
             f"          {key_shown(key.ordering_key)}  {key.id}  {key.event_id}  {key.event_type}  "
             f"{key.code or 'no code'} ({key.failure_reason}) since {failed_at}, {behind} behind it"
         )
-    if queue.blocked_keys > len(shown):
-        said.append(f"          and {many(queue.blocked_keys - len(shown), least=queue.more_held)} more")
+    if queue.keys.blocked > len(shown):
+        said.append(f"          and {many(queue.keys.blocked - len(shown), least=queue.keys.is_least)} more")
     return said
 
 

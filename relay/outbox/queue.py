@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import psycopg
-from psycopg.rows import args_row
+from psycopg.rows import args_row, class_row, dict_row
 
 from relay.outbox.statements import search_path, statement
 
@@ -14,33 +14,42 @@ COUNT_LIMIT = 100_000
 KEY_LIMIT = 10_000
 
 
+class Keys(NamedTuple):
+    """What waits in ordering keys; a count that equals its limit means so many or more."""
+
+    due: int  # rows before which nothing of their key waits that is not due itself
+    later: int  # rows that wait for the next attempt of a row of their key, that row included
+    behind: int  # rows that wait behind a failed row, until it is retried or discarded
+    blocked: int  # keys in which they do
+    is_least: bool  # more rows may hold up their key than were looked at: of each of the above there may be more
+    more_keys: bool  # there are more keys than were walked: one of those may have waited for longer
+    oldest_due_seconds: float
+    oldest_blocked_seconds: float  # since the first of the rows failed behind which a key waits; 0 without any
+
+
 class Queue(NamedTuple):
     """One look at the outbox; a count that equals its limit means so many or more."""
 
     fresh: int
     delayed_due: int  # scheduled or put off, and due
     scheduled: int  # later
-    ordered: int  # with an ordering_key: due, or waiting for a row of their key
-    ordered_due: int  # of these, those before which nothing of their key waits that is not due itself
-    ordered_due_is_least: bool  # there may be more
-    ordered_later: int  # of these, those that wait for the next attempt of a row of their key, that row included
-    blocked_keys: int  # keys that wait behind a failed row, until it is retried or discarded
-    behind_blocked: int  # pending rows that wait with them
-    behind_is_least: bool  # there may be more
-    more_held: bool  # more rows have failed than were looked at: more keys may be held up
-    more_keys: bool  # there are more keys than were walked: one of those may have waited for longer
     retrying: int  # pending, with a failed attempt
-    oldest_due_seconds: float  # since the first of the due rows was there and due; 0 without any
-    oldest_blocked_seconds: float  # since the first of the rows failed behind which a key waits; 0 without any
     max_attempts: int  # failed, and not discarded
     non_retryable: int  # the same
     blocking: int  # of the failed: those behind which their key waits
     failed_last_hour: int
+    oldest_unordered_seconds: float
+    keys: Keys
+
+    @property
+    def ordered(self) -> int:
+        """Pending rows with an ordering_key."""
+        return self.keys.due + self.keys.later + self.keys.behind
 
     @property
     def due(self) -> int:
         """Rows that could be published now."""
-        return self.fresh + self.delayed_due + self.ordered_due
+        return self.fresh + self.delayed_due + self.keys.due
 
     @property
     def pending(self) -> int:
@@ -51,6 +60,11 @@ class Queue(NamedTuple):
     def failed(self) -> int:
         """Failed rows about which nobody has decided."""
         return self.max_attempts + self.non_retryable
+
+    @property
+    def oldest_due_seconds(self) -> float:
+        """Since the first of the due rows was there and due; 0 without any."""
+        return max(self.oldest_unordered_seconds, self.keys.oldest_due_seconds)
 
 
 class BlockedKey(NamedTuple):
@@ -111,10 +125,11 @@ async def look(connection: psycopg.AsyncConnection[Any], schema: str, most: int 
 
 async def counted(connection: psycopg.AsyncConnection[Any], most: int) -> Queue:
     """The same within a transaction that the caller has opened."""
-    cursor = connection.cursor(row_factory=args_row(Queue))
-    await cursor.execute(statement("queue"), {"most": most, "keys": KEY_LIMIT})
-    (queue,) = await cursor.fetchall()
-    return queue
+    keys = connection.cursor(row_factory=class_row(Keys))
+    await keys.execute(statement("keys"), {"most": most, "keys": KEY_LIMIT})
+    rows = connection.cursor(row_factory=dict_row)
+    await rows.execute(statement("queue"), {"most": most})
+    return Queue(**(await rows.fetchall())[0], keys=(await keys.fetchall())[0])
 
 
 async def blocked_keys(connection: psycopg.AsyncConnection[Any], schema: str, shown: int) -> list[BlockedKey]:

@@ -176,7 +176,7 @@ def test_the_look_for_safe_floors(connection: psycopg.Connection[Any]) -> None:
     assert sum(found.values()) <= 2_010
 
 
-@pytest.mark.parametrize("name", ["queue", "blocked_keys"])
+@pytest.mark.parametrize("name", ["queue", "keys", "blocked_keys"])
 def test_the_looks_of_operators_are_bounded(connection: psycopg.Connection[Any], name: str) -> None:
     """They count up to their limits, whatever the table holds, and read no published row."""
     connection.execute(statement("operate_enter"), {"search_path": '"public"'})

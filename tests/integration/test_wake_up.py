@@ -292,7 +292,7 @@ async def test_a_session_that_was_ended_while_the_relay_slept_fails_no_pass(benc
 
 
 async def test_a_relay_that_sleeps_asks_for_little(database: str, tmp_path: Path) -> None:
-    """One statement a look; with the statistics, eight a minute."""
+    """One statement a look; with the statistics, nine a minute."""
     with (tmp_path / "trace").open("w") as file:
 
         async def traced() -> psycopg.AsyncConnection[Any]:
@@ -304,7 +304,7 @@ async def test_a_relay_that_sleeps_asks_for_little(database: str, tmp_path: Path
 
         await short_look(traced, "public")()
     asked = len(re.findall(r"^F\t\d+\t(?:Execute|Query)", (tmp_path / "trace").read_text(), re.MULTILINE))
-    assert asked <= 6
+    assert asked <= 7
 
     async with sleeping(Bench(database), longest=0.7) as relay:
         passes, looks = relay.told(PassFinished), relay.told(Looked)

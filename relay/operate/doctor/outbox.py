@@ -206,13 +206,13 @@ def judge_queue(queue: Queue) -> Sequence[Finding]:
                 "look at them: python -m relay failed list",
             )
         )
-    if queue.blocked_keys:
+    if queue.keys.blocked:
         findings.append(
             warn(
                 "queue",
-                f"{_many(queue.blocked_keys, least=queue.more_held)} ordering keys wait behind a failed event, "
-                f"the first for {span(queue.oldest_blocked_seconds)}, "
-                f"with {_many(queue.behind_blocked, least=queue.behind_is_least)} events",
+                f"{_many(queue.keys.blocked, least=queue.keys.is_least)} ordering keys wait behind a failed event, "
+                f"the first for {span(queue.keys.oldest_blocked_seconds)}, "
+                f"with {_many(queue.keys.behind, least=queue.keys.is_least)} events",
                 "see which with: python -m relay status; each goes on in order after: python -m relay failed retry ID, "
                 "or without the event after: python -m relay failed discard ID --reason TEXT",
             )

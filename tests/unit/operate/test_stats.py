@@ -10,29 +10,29 @@ from relay.kernel.observe import PassFailed, PassFinished
 from relay.kernel.runner import Budget, Report
 from relay.operate.stats import RelayStats, StatsRunner, Tally
 from relay.outbox.events import ListenConnected, ListenLost
-from relay.outbox.queue import COUNT_LIMIT, Queue
+from relay.outbox.queue import COUNT_LIMIT, Keys, Queue
 from relay.publisher.events import BatchSettled
 
 QUEUE = Queue(
     fresh=5,
     delayed_due=2,
     scheduled=3,
-    ordered=4,
-    ordered_due=1,
-    ordered_due_is_least=False,
-    ordered_later=1,
-    blocked_keys=1,
-    behind_blocked=2,
-    behind_is_least=False,
-    more_held=False,
-    more_keys=False,
     retrying=6,
-    oldest_due_seconds=12.34567,
-    oldest_blocked_seconds=3.0,
     max_attempts=1,
     non_retryable=1,
     blocking=0,
     failed_last_hour=2,
+    oldest_unordered_seconds=2.0,
+    keys=Keys(
+        due=1,
+        later=1,
+        behind=2,
+        blocked=1,
+        is_least=False,
+        more_keys=False,
+        oldest_due_seconds=12.34567,
+        oldest_blocked_seconds=3.0,
+    ),
 )
 
 
