@@ -22,6 +22,7 @@ class Known:
     topic: str  # where it has to go
     sick: str | None  # the error that its message draws, until it is healed
     ever_sick: bool
+    unbuildable: bool  # no message can be made of its row: it is never sent
     committed: bool = False
 
 
@@ -164,9 +165,15 @@ class Ledger:
             yield f"{name} was sent, and is {row}"
         if (topic, message.ordering_key) != (known.topic, known.key or ""):
             yield f"{name} went to {topic} with the key {message.ordering_key!r}"
-        earlier = [each for each in before if not self.deliveries[each] and each not in self._passed_over]
+        earlier = [each for each in before if not (self.deliveries[each] or self._gives_way(each))]
         if earlier:
             yield f"{name} was sent before {self._told(earlier)} of its key"
+
+    def _gives_way(self, event_id: str) -> bool:
+        """Whether what is behind it may go first: it failed without blocking, or will when this batch is settled."""
+        known = self.events[event_id]
+        skips = not all(head.blocks(known.event_type) for head in self.heads)
+        return event_id in self._passed_over or (known.unbuildable and skips)
 
     def _check_row(self, row: _Row, known: Known) -> None:
         name = self._name(known)

@@ -91,6 +91,7 @@ class Writer:
                 self.routes.topic_of(spec.topic, spec.event_type),
                 None if spec.sick == UNBUILDABLE else spec.sick,
                 ever_sick=spec.sick is not None,
+                unbuildable=spec.sick == UNBUILDABLE,
             )
             self.ledger.events[event_id] = known
             self.emitted.append(known)
