@@ -135,8 +135,8 @@ class Batch:
         found = await cursor.fetchall()
         fresh = [Claimed(*columns) for *columns, _, _ in found if columns[0] is not None]
         full = _full(fresh, limits["rows"], limits["bytes"])
-        *_, seen_to, operated = found[0]  # the same in each, and there is one even where no row is
-        self._floors.claimed(fresh[-1].id if full else seen_to, operated, full=full)
+        *_, seen_to, file = found[0]  # the same in each, and there is one even where no row is
+        self._floors.claimed(fresh[-1].id if full else seen_to, file, full=full)
         self._unsettled.update(row.id for row in fresh)
         return fresh
 

@@ -76,7 +76,7 @@ class Floors:
         self._sweep_longest = 0.0
         self._sweep_seconds = 0.0
         self._swept_at = -inf
-        self._operated: int | None = None
+        self._file: int | None = None
 
     def rewind(self) -> None:
         """Let the next claim start at the safe floor: rows may have appeared, or become free, below the fast one."""
@@ -108,18 +108,18 @@ class Floors:
             self._sweeping, self._sweep_to, self._sweep_longest = True, self._seen, 0.0
         return self.fresh
 
-    def claimed(self, end: int, operated: int, *, full: bool) -> None:
+    def claimed(self, end: int, file: int, *, full: bool) -> None:
         """End a claim.
 
         It saw all that could be seen up to `end`: the last id that it returned, or when it was not full the table's
-        greatest. `operated` is how much operators have done so far.
+        greatest. A table in another `file` than before was truncated, or written anew.
         """
-        if (not full and end < self._seen) or self._operated not in {None, operated}:
-            # Rows were removed, and ids may begin anew; or rows that had failed are pending again.
+        if (not full and end < self._seen) or self._file not in {None, file}:
+            # Rows were removed, and ids may begin anew.
             self.restart()
         elif not self._rewound:
             self.fresh = end
-        self._operated = operated
+        self._file = file
         self._seen = max(self._seen, end)
         self._busy = full
         now = self._monotonic()

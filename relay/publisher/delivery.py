@@ -102,6 +102,7 @@ class Delivery:
     _in_vain: int = 0  # keys that were searched while nothing was taken
     _controls: list[Sendable] | None = None
     _asked: list[Claimed] = field(default_factory=list)
+    _permits: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(LANES_AT_ONCE))
     _refused: Exception | None = None  # why a control was not taken
     _outage: Exception | None = None
     _sent: int = 0
@@ -111,10 +112,9 @@ class Delivery:
         self, requests: Iterable[Sequence[Sendable]], lanes: Iterable[Sequence[Sequence[Sendable]]] = ()
     ) -> Delivered:
         """Send requests and lanes side by side, then look for the rows at fault in the requests that failed."""
-        permits = asyncio.Semaphore(LANES_AT_ONCE)
         async with asyncio.TaskGroup() as group:
             # In this order: requests of rows without a key are controls of the lanes.
-            tasks = [group.create_task(self._follow(lane, permits)) for lane in lanes]
+            tasks = [group.create_task(self._follow(lane, self._permits)) for lane in lanes]
             tasks += [group.create_task(self._request(rows)) for rows in requests]
             await asyncio.sleep(0)  # every request is under way
             crash_points.reached(Point.PUBLISH_AFTER)
@@ -122,7 +122,7 @@ class Delivery:
         for failed in failures:
             await self._examine(failed)
         left_alone = self._left_alone(failures)
-        lacking = [one for one in self._alone if not (self._has_control(one) or one.rows[0][0].id in left_alone)]
+        lacking = [failed for failed in self._alone if not self._speaks(failed, left_alone)]
         if any(failed.worth_a_control for failed in lacking) and self._outage is None:
             await self._take_control()
         await self._confirm(left_alone)
@@ -222,6 +222,9 @@ class Delivery:
                 rows = rows[len(part) :]
                 continue
             last, rows = answer, part
+            if answer.suspicion is Suspicion.THROTTLE:
+                self._alone.append(_Failed(part[:1], answer.error, answer.sent))
+                return
             if not answer.suspicion.of_a_row:
                 self._outage = answer.error
                 break
@@ -260,22 +263,32 @@ class Delivery:
 
     async def _confirm(self, left_alone: frozenset[int]) -> None:
         """Ask once more for each row that failed alone, and has a control: it pays when it fails again."""
-        twice: list[_Failed] = []
+        waiting: list[_Failed] = []
         for failed in self._alone:
-            (row, _) = failed.rows[0]
             rests = failed.suspicion is Suspicion.THROTTLE and self._has_control(failed)
             found = verdict(failed.suspicion, alone=True, control=rests, keyed=failed.keyed)
-            if found is not Verdict.TOPIC_OUTAGE:
-                self._guilty.append(Guilty(row, failed.error, found))
-                continue
-            if not (failed.suspicion.of_a_row and (self._has_control(failed) or row.id in left_alone)):
+            if found is Verdict.TOPIC_OUTAGE:
+                waiting.append(failed)
+            else:
+                self._guilty.append(Guilty(failed.rows[0][0], failed.error, found))
+        twice: list[_Failed] = []
+        while asked := [failed for failed in waiting if self._may_be_asked(failed, left_alone)]:
+            waiting = [failed for failed in waiting if failed not in asked]
+            async with asyncio.TaskGroup() as group:  # what hangs, hangs side by side
+                tasks = [group.create_task(self._follow([failed.rows], self._permits)) for failed in asked]
+            twice += [again for task in tasks if (again := task.result()) is not None]
+        for failed in waiting:
+            if not (failed.suspicion.of_a_row and self._speaks(failed, left_alone)):
                 self._outage = self._outage or failed.error
-                self._released.append(failed)
-            elif not self._has_time():
-                self._released.append(failed)
-            elif again := await self._request(failed.rows):
-                twice.append(again)
+            self._released.append(failed)
         await self._convict_all(twice)
+
+    def _may_be_asked(self, failed: _Failed, left_alone: frozenset[int]) -> bool:
+        return failed.suspicion.of_a_row and self._speaks(failed, left_alone) and self._has_time()
+
+    def _speaks(self, failed: _Failed, left_alone: frozenset[int]) -> bool:
+        """Whether others tell that it is this row that failed alone, and not its topic."""
+        return self._has_control(failed) or failed.rows[0][0].id in left_alone
 
     async def _convict_all(self, twice: Sequence[_Failed]) -> None:
         """Let rows pay that failed alone, and alone again. Of several, one more control tells them from an outage."""

@@ -57,7 +57,7 @@ def lanes(
         keys[pair[1].ordering_key].append(pair)
     for key in keys.values():
         lane: list[Sequence[Sendable]] = []
-        for (large, suspected), alike in groupby(key, lambda pair: (_is_large(pair), _is_suspect(pair, suspects))):
+        for (large, suspected), alike in groupby(key, lambda pair: (_is_large(pair), is_suspect(pair, suspects))):
             together = list(alike)
             most = 1 if large else rows_a_part if suspected else limits.messages
             for start in range(0, len(together), most):
@@ -73,8 +73,8 @@ def requests(
     Rows that failed before, or whose ids are among the suspects, come first and in small parts, some of them: whatever
     is sent after them is their control. Large messages travel alone.
     """
-    suspected = [pair for pair in rows if _is_suspect(pair, suspects)]
-    others = [pair for pair in rows if not _is_suspect(pair, suspects)]
+    suspected = [pair for pair in rows if is_suspect(pair, suspects)]
+    others = [pair for pair in rows if not is_suspect(pair, suspects)]
     yield from islice(_cut(suspected, rows_a_part, limits), SUSPECT_PARTS)
     yield from _cut(others, limits.messages, limits)
 
@@ -99,7 +99,8 @@ def _within(rows: Iterable[Sendable], limits: RequestLimits) -> Iterator[Sequenc
         yield request
 
 
-def _is_suspect(pair: Sendable, suspects: AbstractSet[int]) -> bool:
+def is_suspect(pair: Sendable, suspects: AbstractSet[int]) -> bool:
+    """Whether the row has failed before, alone or among others."""
     return bool(pair[0].attempt_count) or pair[0].id in suspects
 
 

@@ -236,7 +236,7 @@ class Publisher:
         delivered = [task.result() for task in tasks]
         for topic in delivered:
             cut = cuts[topic.topic]
-            self._suspects.learn(topic, cut.unsent)
+            self._suspects.learn(topic, cut)
             self._open_or_well(topic, _types(cut.rows), monotonic())
         return delivered
 

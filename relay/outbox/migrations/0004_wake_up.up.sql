@@ -30,4 +30,23 @@ as $$
     select pg_notify('outbox_' || 'outbox_events'::regclass::oid, 'wake')
 $$;
 
+-- Ids that begin anew stand below what a relay believes to have seen: it has to look from the first one.
+create function outbox_truncated() returns trigger
+language plpgsql volatile
+as $$
+begin
+    perform pg_catalog.pg_notify(pg_catalog.concat('outbox_', tg_relid), 'wake');
+    return null;
+end
+$$;
+
+create trigger outbox_events_truncated after truncate on outbox_events
+    for each statement execute function outbox_truncated();
+
+-- Rows with a key that are put off or were retried, and those that failed again after that. A retried row may be older
+-- than all that waits: whoever looks above some id looks here for what stands below it. Empty while nothing fails.
+create index outbox_events_put_off on outbox_events (id)
+    where published_at is null and ordering_key is not null and (failed_at is null or blocks_key)
+      and available_at > '-infinity';
+
 comment on function outbox_wake() is 'Wakes relays that sleep, at the commit. Storing events does so by itself.';

@@ -1,6 +1,7 @@
 -- A row is claimed by one relay at a time, for as long as this transaction lives.
 -- It looks above a floor, and tells how far it has seen: where it did not find as many rows as it may take, it has seen
--- the whole table as of its snapshot, even if it answers with none because others hold them.
+-- the whole table as of its snapshot, even if it answers with none because others hold them. A table that was truncated
+-- since is in another file.
 -- Rows of topics that take nothing now are left where they are, unlocked, and do not fill the limit.
 -- Of the rows it locks it answers with as many as fit into the bytes; the rest is released with the transaction.
 with locked as materialized (
@@ -19,12 +20,12 @@ with locked as materialized (
 ), seen as materialized (
     select case when (select count(*) from locked) < %(rows)s
                 then coalesce((select max(id) from outbox_events), 0) end as seen_to,
-           coalesce(pg_stat_get_tuples_inserted(to_regclass('outbox_actions')), 0) as operated
+           pg_relation_filenode('outbox_events')::bigint as file
 )
 select id, event_id::text, event_type, aggregate_type, aggregate_id, topic,
        convert_to(payload::text, 'UTF8') as body, nullif(attributes, '{}')::text as attributes, size_bytes,
        to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as created_at, attempt_count,
-       seen_to, operated
+       seen_to, file
   from seen
   left join bounded on bytes_before < %(bytes)s
  order by id

@@ -1,8 +1,8 @@
 -- A failed row is pending again, with all its attempts; what it failed of stays readable until it fails anew.
--- Through the index of delayed rows, unless it has a key: a row with one is never later than its key.
+-- It is due at once, and its time says that it was put back: claims find it whatever stands above it.
 update outbox_events as event
    set failed_at = null, failure_reason = null, blocks_key = false, attempt_count = 0,
-       available_at = case when event.ordering_key is null then clock_timestamp() else '-infinity' end
+       available_at = clock_timestamp()
   from unnest(%(ids)s::bigint[]) as chosen (id)
  cross join lateral (
        select held.ctid as place

@@ -1,8 +1,14 @@
 -- Nothing that waits in a key stands before the first of the ids that are answered for it: no lock and no due time hides
--- a row from this look, and no row at or below the floor waits.
+-- a row from this look, and no row at or below the floor waits, but for those that were put back: their index has them.
 -- A loose walk: one step of the index a key, whatever stands behind it. Of keys whose head is blocked, is not due, or is
 -- of a topic that is not asked now, nothing further is read.
-with recursive walk as (
+with recursive floor as materialized (
+    select least(%(floor)s::bigint,
+                 (select id - 1 from outbox_events
+                   where published_at is null and ordering_key is not null and (failed_at is null or blocks_key)
+                     and available_at > '-infinity'
+                   order by id limit 1)) as id
+), walk as (
     select 0 as step, %(after)s::text as ordering_key, 0::bigint as id, false as ready, 0 as rows
      union all
     select step + 1, head.ordering_key, head.id, head.ready, walk.rows + behind.rows
@@ -17,7 +23,7 @@ with recursive walk as (
                   and not event.ordering_key = any (%(without)s::text[]) as ready
              from outbox_events as event
             where published_at is null and event.ordering_key is not null and (failed_at is null or blocks_key)
-              and event.ordering_key > walk.ordering_key and event.id > %(floor)s
+              and event.ordering_key > walk.ordering_key and event.id > (select id from floor)
             order by event.ordering_key, event.id
             limit 1) as head
      cross join lateral (

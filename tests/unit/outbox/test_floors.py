@@ -11,13 +11,13 @@ class Table:
     def __init__(self) -> None:
         self.now = 100.0
         self.floors = Floors(lambda: self.now)
-        self.operated = 0
+        self.file = 1
 
     def claim(self, end: int, *open_topics: str, full: bool = False, seconds: float = 0.001) -> int:
         """Claim up to an id; answers with where the claim started."""
         start = self.floors.start(open_topics)
         self.now += seconds
-        self.floors.claimed(end, self.operated, full=full)
+        self.floors.claimed(end, self.file, full=full)
         return start
 
     def look(self, fresh_safe: int | None, ordered_safe: int | None = None, xid: str | None = "7") -> None:
@@ -209,16 +209,16 @@ def test_a_sweep_under_way_does_not_stay_behind_the_safe_floor(table: Table) -> 
     assert table.claim(10_000, full=True) == 8_000
 
 
-@pytest.mark.parametrize("why", ["time", "operator", "ids began anew", "connection"])
+@pytest.mark.parametrize("why", ["time", "truncated", "ids began anew", "connection"])
 def test_everything_starts_anew(table: Table, why: str) -> None:
-    """After ten minutes, when an operator acted, when ids are lower than they were, with a connection."""
+    """After ten minutes, when the table was truncated, when ids are lower than they were, with a connection."""
     table.claim(5_000, full=True)
     table.look(None)
     table.look(4_000)
     if why == "time":
         table.now += RESTART_SECONDS
-    elif why == "operator":
-        table.operated += 1
+    elif why == "truncated":
+        table.file += 1
         table.claim(6_000, full=True)
     elif why == "ids began anew":
         table.floors.rewind()
