@@ -1,8 +1,11 @@
 """A session that hears of new events: proved to hear, and then the relay's own for as long as it lasts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, Self
+import os
+import socket
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, NamedTuple, Self, TypeVar
 from uuid import uuid4
 
 import psycopg
@@ -14,8 +17,14 @@ from relay.outbox.statements import search_path, statement
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 
-# So long may any statement of the session take; one that takes longer has lost its server.
-STATEMENT_SECONDS = 10.0
+T = TypeVar("T")
+
+# So long may any statement of the session take, by the server's clock and by ours: one that takes longer has lost its
+# server, and is cut off.
+SERVER_SECONDS = 2.5
+STATEMENT_SECONDS = 3.0
+# A session that is silent for so much longer than it may wait is ended by the server, and with it the lock.
+GRACE_SECONDS = 15.0
 # So long does a notification take at most, where it comes at all.
 PROOF_SECONDS = 3.0
 # A look visits no more ordering keys than this.
@@ -68,26 +77,25 @@ class Listening:
     @classmethod
     async def _proved(cls, connection: psycopg.AsyncConnection[Any], outbox: Connect, schema: str, skew: float) -> Self:
         name = {"relation": sql.Identifier(schema, "outbox_events").as_string(None)}
-        async with asyncio.timeout(STATEMENT_SECONDS):
-            found = await (await connection.execute(statement("listen_start"), name)).fetchone()
-            if found is None:
-                raise ConfigurationError(
-                    f"database {connection.info.dbname!r}, to which the relay listens, has no outbox in schema "
-                    f"{schema!r}; RELAY_LISTEN_URL must lead to the database of DATABASE_URL"
-                )
-            relation, channel = found
-            listening = cls(connection, relation, skew)
-            await connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
+        cursor = await _answered(connection, connection.execute(statement("listen_start"), name))
+        found = await cursor.fetchone()
+        if found is None:
+            raise ConfigurationError(
+                f"database {connection.info.dbname!r}, to which the relay listens, has no outbox in schema "
+                f"{schema!r}; RELAY_LISTEN_URL must lead to the database of DATABASE_URL"
+            )
+        relation, channel = found
+        listening = cls(connection, relation, skew)
+        await _answered(connection, connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel))))
         token = uuid4().hex
         listening._tokens.add(token)
         other = await outbox()
         try:
-            async with asyncio.timeout(STATEMENT_SECONDS):
-                await other.execute(statement("listen_prove"), {**name, "token": token})
+            await _answered(other, other.execute(statement("listen_prove"), {**name, "token": token}))
         finally:
             await other.close()
         await listening._prove(token)
-        values = {"search_path": search_path(schema), "statement_ms": str(round(STATEMENT_SECONDS * 1000))}
+        values = {"search_path": search_path(schema), "statement_ms": _milliseconds(SERVER_SECONDS)}
         await listening._execute("listen_enter", values)
         return listening
 
@@ -97,14 +105,20 @@ class Listening:
         info = self._connection.info
         return f"{info.host}:{info.port}/{info.dbname}"
 
-    async def begin(self) -> str | None:
-        """Have emitters notify from here on; return an xid above theirs, or None while another relay has them do so."""
-        row = await self._execute("sleep_begin", {"relation": self._relation})
+    async def begin(self, seconds: float) -> str | None:
+        """Have emitters notify from here on; return an xid above theirs, or None while another relay has them do so.
+
+        Nobody goes on notifying for a relay that hangs: its next statement follows after `seconds` at most.
+        """
+        values = {"relation": self._relation, "idle_ms": _milliseconds(seconds + GRACE_SECONDS)}
+        row = await self._execute("sleep_begin", values)
         return row[0] if row else None
 
     async def end(self) -> None:
-        """Have nobody notify any more."""
-        await self._execute("sleep_end", {"relation": self._relation})
+        """Have nobody notify any more. Raises OperationalError where this session is not the one that began."""
+        released, _ = await self._execute("sleep_end", {"relation": self._relation})
+        if not released:
+            raise psycopg.OperationalError("the lock was not this session's: a pooler is in between")
 
     async def look(self, fresh_safe: int, ordered_safe: int, mark: str | None = None) -> Look:
         """Look whether there is something to do. Raises OperationalError where the table is another one by now."""
@@ -115,32 +129,33 @@ class Listening:
             "mark": mark,
             "skew": self._skew,
         }
-        async with asyncio.timeout(STATEMENT_SECONDS):
-            cursor = self._connection.cursor(row_factory=args_row(Look))
-            await cursor.execute(statement("look"), values)
-            (look,) = await cursor.fetchall()
+        cursor = self._connection.cursor(row_factory=args_row(Look))
+        await _answered(self._connection, cursor.execute(statement("look"), values))
+        (look,) = await cursor.fetchall()
         if look.relation != self._relation:
             raise psycopg.OperationalError("the table outbox_events is another one than that which was listened to")
         return look
 
     async def wait(self, wake: asyncio.Event, seconds: float) -> None:
-        """Return when something is heard, `wake` is set, or the time is over. Raises when the connection is lost."""
+        """Return when anything arrives, `wake` is set, or the time is over. Raises when the connection is lost."""
         self._changed.clear()
-        self._read()
-        if self.heard or self.called or wake.is_set():
+        if self._read() or self.heard or self.called or wake.is_set():
             return
         loop = asyncio.get_running_loop()
         socket = self._connection.fileno()
         loop.add_reader(socket, self._changed.set)
         waiting = {asyncio.ensure_future(event.wait()) for event in (wake, self._changed)}
         try:
-            # What arrives and is no news, such as a token, only makes the wait shorter: the look after it costs little.
             await asyncio.wait(waiting, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
         finally:
             loop.remove_reader(socket)
             for task in waiting:
                 task.cancel()
         self._read()
+
+    def cut(self) -> None:
+        """End whatever runs or waits on the connection: it is lost."""
+        _cut(self._connection)
 
     async def close(self) -> None:
         """End the session, and with it the lock."""
@@ -161,16 +176,19 @@ class Listening:
         self.called = True  # what was told until now, nobody knows
 
     async def _execute(self, name: str, values: dict[str, Any]) -> Any:
-        async with asyncio.timeout(STATEMENT_SECONDS):
-            return await (await self._connection.execute(statement(name), values)).fetchone()
+        cursor = await _answered(self._connection, self._connection.execute(statement(name), values))
+        return await cursor.fetchone()
 
-    def _read(self) -> None:
-        """Take what has arrived from the socket; nothing else reads it between two statements."""
+    def _read(self) -> bool:
+        """Take what has arrived from the socket, which nothing else reads between two statements; say whether any."""
         pgconn = self._connection.pgconn
         pgconn.consume_input()
+        any_arrived = False
         while (notification := pgconn.notifies()) is not None:
+            any_arrived = True
             if pgconn.notify_handler is not None:
                 pgconn.notify_handler(notification)
+        return any_arrived
 
     def _notified(self, notification: psycopg.Notify) -> None:
         if notification.payload == _CALL:
@@ -179,3 +197,30 @@ class Listening:
             self._tokens.discard(notification.payload)
         else:
             self.heard = True
+
+
+async def _answered(connection: psycopg.AsyncConnection[Any], asking: Coroutine[Any, Any, T]) -> T:
+    """Wait for a statement; where its time is over, or nobody waits for it any more, its connection is cut.
+
+    Cancelled in its usual way it would ask the server to end it first, for as long as 20 s where nobody answers.
+    """
+    task = asyncio.create_task(asking)
+    try:
+        await asyncio.wait({task}, timeout=STATEMENT_SECONDS)
+        if not task.done():
+            raise TimeoutError(f"the database did not answer within {STATEMENT_SECONDS:g} s")
+    finally:
+        if not task.done():
+            _cut(connection)
+            await asyncio.gather(task, return_exceptions=True)
+    return task.result()
+
+
+def _cut(connection: psycopg.AsyncConnection[Any]) -> None:
+    """As a network does it: the descriptor stays, and whoever waits for it sees the end at once."""
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as end:
+        end.shutdown(socket.SHUT_RDWR)
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(round(seconds * 1000))

@@ -9,15 +9,13 @@ the next pass the lock is given back, and nobody notifies while relays are busy.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-import psycopg
-
-from relay.errors import RelayError
-from relay.outbox.events import ListenConnected, ListenLost, Looked
-from relay.outbox.listening import DeafError, Listening, Look
+from relay.outbox.events import Looked
+from relay.outbox.listening import Listening, Look
+from relay.outbox.sessions import FAILURES, Open, Sessions, pause
 
 # While transactions from before the mark are open: from the first pause doubling to the second in so many seconds, and
 # then to the third.
@@ -34,18 +32,11 @@ TRIES = 3
 TRY_SECONDS = 0.001
 # What no notification tells of, and no look: rows below the floors. A pass starts from nothing every ten minutes.
 PASS_SECONDS = 600.0
-# Before the connection is tried again: after an error, and where nothing is heard.
-LOST_SECONDS = (0.5, 30.0)
-DEAF_SECONDS = (30.0, 300.0)
-# A session that lasted so long was a good one.
-STEADY_SECONDS = 60.0
+# The end of the process waits no longer for a statement.
+HURRY_SECONDS = 0.2
 # A notification may be about something that cannot be taken now: after the first in vain, so long a pause doubling to
 # the loop's.
 VAIN_SECONDS = 0.01
-
-_FAILURES = (psycopg.Error, RelayError, OSError)
-
-Open = Callable[[], Awaitable[Listening]]
 
 
 class Floors(Protocol):
@@ -94,7 +85,7 @@ class Sleeper:
         observe: Callable[[object], None],
         restless: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._open = open_
+        self._sessions = Sessions(open_, most_seconds, observe)
         self._floors = floors
         self._most_seconds = most_seconds
         self._observe = observe
@@ -102,51 +93,40 @@ class Sleeper:
         self._wakes = _Wakes()
         self._another_sleeps = False
         self._steady = 0  # passes in a row that found work, and left some to the next
-        self._listening: Listening | None = None
-        self._opening: asyncio.Task[Listening] | None = None
-        self._opened_at = 0.0
-        self._open_at = 0.0
-        self._failures = 0
-        self._told_lost = False
 
     async def rest(self, wake: asyncio.Event, seconds: float, *, worked: bool) -> None:
         """Return when there is something to do, or after `seconds` where only a pass can tell."""
         before, self._wakes = self._wakes, _Wakes()
         if before.told and not worked:
             self._wakes.in_vain = before.in_vain + 1
-        listening = await self._connected(wake, seconds)
+        listening = None if wake.is_set() else await self._sessions.wait(wake, seconds)
         if listening is None or wake.is_set():
             return
+        hurry = asyncio.create_task(_hurry(listening, wake))
         try:
             await self._rest(listening, wake, seconds, worked=worked, overlook=before.due and not worked)
-        except _FAILURES as error:
-            await self._lost(error)
+        except FAILURES as error:
+            await self._sessions.lost(error, by_us=wake.is_set())
+        finally:
+            hurry.cancel()
 
     async def close(self) -> None:
         """End the session, also one that is being made."""
-        opening, self._opening = self._opening, None
-        if opening is not None:
-            opening.cancel()
-            await asyncio.wait({opening})
-            if not opening.cancelled() and opening.exception() is None:
-                await opening.result().close()
-        listening, self._listening = self._listening, None
-        if listening is not None:
-            await listening.close()
+        await self._sessions.close()
 
     async def _rest(
         self, listening: Listening, wake: asyncio.Event, seconds: float, *, worked: bool, overlook: bool
     ) -> None:
         if worked:
             shortest, longest = SETTLE_SECONDS
-            await _pause(wake, min(longest, shortest * 2**self._steady))
+            await pause(wake, min(longest, shortest * 2**self._steady))
             if (await self._look(listening)).claimable:
                 self._steady = min(self._steady + 1, 16)
                 self._found()
                 return
             self._steady = 0
         elif self._wakes.in_vain > 1:
-            await _pause(wake, min(seconds, VAIN_SECONDS * 2 ** min(self._wakes.in_vain, 16)))
+            await pause(wake, min(seconds, VAIN_SECONDS * 2 ** min(self._wakes.in_vain, 16)))
         if not listening.called and not wake.is_set():
             # What was told until now is seen by the look that follows the lock.
             listening.heard = False
@@ -154,9 +134,12 @@ class Sleeper:
             if mark is None:
                 listening.heard = False  # the other one is told as well, and that is enough
                 if not listening.called:
-                    await _pause(wake, seconds)
+                    await pause(wake, seconds)
             else:
                 await self._sleep(listening, wake, mark, seconds, overlook=overlook)
+                if wake.is_set():
+                    await self._sessions.close()  # which takes the lock with it, also where nobody answers
+                    return
                 # Before all else: nobody shall pay for telling while the relay is awake.
                 await listening.end()
         if listening.called or listening.heard:
@@ -168,7 +151,7 @@ class Sleeper:
         for again in range(1 if self._another_sleeps else TRIES):
             if again:
                 await asyncio.sleep(TRY_SECONDS)
-            if (mark := await listening.begin()) is not None:
+            if (mark := await listening.begin(self._most_seconds)) is not None:
                 self._another_sleeps = False
                 return mark
         self._another_sleeps = True
@@ -179,7 +162,7 @@ class Sleeper:
     ) -> None:
         """Sleep until there is something to do; with `overlook`, more than what could not be taken just now."""
         began = self._now()
-        pause = FIRST_LOOK_SECONDS
+        between = FIRST_LOOK_SECONDS
         while True:
             looked_at = self._now()
             look = await self._look(listening, mark)
@@ -197,8 +180,8 @@ class Sleeper:
                 wait = min(self._most_seconds, PASS_SECONDS - asleep)
             else:
                 # A look that takes long, for the sake of the database, is not repeated at once.
-                wait = max(pause, 5 * (self._now() - looked_at))
-                pause = min(2 * pause, CLOSE_LOOK_SECONDS if asleep < CLOSE_SECONDS else FAR_LOOK_SECONDS)
+                wait = max(between, 5 * (self._now() - looked_at))
+                between = min(2 * between, CLOSE_LOOK_SECONDS if asleep < CLOSE_SECONDS else FAR_LOOK_SECONDS)
             await listening.wait(wake, _sooner(wait, look))
             if listening.heard or listening.called or wake.is_set() or self._now() - began >= PASS_SECONDS:
                 if self._now() - began >= seconds:
@@ -206,65 +189,12 @@ class Sleeper:
                 return
 
     async def _look(self, listening: Listening, mark: str | None = None) -> Look:
+        self._sessions.used()
         return await listening.look(self._floors.fresh_safe, self._floors.ordered_safe, mark)
 
     def _found(self) -> None:
         self._wakes.due = True
         self._floors.rewind()
-
-    async def _connected(self, wake: asyncio.Event, seconds: float) -> Listening | None:
-        """The session; where there is none, None after `seconds`, in which one may be made."""
-        if self._listening is not None:
-            return self._listening
-        if self._opening is None and self._now() >= self._open_at:
-            self._opening = asyncio.create_task(self._opened())
-        waiting: set[asyncio.Task[Any]] = {asyncio.create_task(wake.wait())}
-        if self._opening is not None:
-            waiting.add(self._opening)
-        deadline = self._now() + seconds
-        try:
-            await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if self._opening is None or not self._opening.done():
-                return None
-            opening, self._opening = self._opening, None
-            try:
-                self._listening = opening.result()
-            except _FAILURES as error:
-                self._refused(error)
-                await _pause(wake, deadline - self._now())
-                return None
-        finally:
-            for task in waiting - {self._opening}:
-                task.cancel()
-        self._opened_at = self._now()
-        self._told_lost = False
-        self._observe(ListenConnected(self._listening.database))
-        return self._listening
-
-    async def _opened(self) -> Listening:
-        return await self._open()
-
-    async def _lost(self, error: BaseException) -> None:
-        listening, self._listening = self._listening, None
-        if listening is not None:
-            await listening.close()
-        if self._now() - self._opened_at >= STEADY_SECONDS:
-            self._failures = 0
-            self._tell(error, 0.0)
-        else:
-            self._refused(error)
-
-    def _refused(self, error: BaseException) -> None:
-        first, most = DEAF_SECONDS if isinstance(error, DeafError) else LOST_SECONDS
-        wait = min(most, first * 2 ** min(self._failures, 16))
-        self._failures += 1
-        self._open_at = self._now() + wait
-        self._tell(error, wait)
-
-    def _tell(self, error: BaseException, wait: float) -> None:
-        if not self._told_lost:
-            self._told_lost = True
-            self._observe(ListenLost(error, wait))
 
     @staticmethod
     def _now() -> float:
@@ -275,9 +205,8 @@ def _sooner(seconds: float, look: Look) -> float:
     return seconds if look.due_in_seconds is None else min(seconds, max(look.due_in_seconds, FIRST_LOOK_SECONDS))
 
 
-async def _pause(wake: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(max(0.0, seconds)):
-            await wake.wait()
-    except TimeoutError:
-        return
+async def _hurry(listening: Listening, wake: asyncio.Event) -> None:
+    """Let no statement hold up a wake-up for long."""
+    await wake.wait()
+    await asyncio.sleep(HURRY_SECONDS)
+    listening.cut()

@@ -20,11 +20,13 @@ from relay.dev.stack import Stack
 from relay.errors import ConfigurationError
 from relay.kernel.observe import PassFailed, PassFinished
 from relay.operate.stats import short_look
+from relay.outbox import listening as listening_module
 from relay.outbox import schema
 from relay.outbox.connect import connect_async
 from relay.outbox.events import ListenConnected, ListenLost, Looked
 from relay.outbox.failed import Action, FailedRows, Named, Operator
-from relay.outbox.listening import DeafError, Listening
+from relay.outbox.listening import GRACE_SECONDS, PROOF_SECONDS, STATEMENT_SECONDS, DeafError, Listening
+from relay.outbox.statements import statement
 from relay.routes import Routes
 from tests.support.bench import Bench
 from tests.support.outbox import PENDING, count, event
@@ -191,6 +193,105 @@ async def test_a_database_without_an_outbox_is_refused_by_name(bench: Bench, bar
     """Whoever mistyped RELAY_LISTEN_URL is told so."""
     with pytest.raises(ConfigurationError, match="RELAY_LISTEN_URL must lead to the database of DATABASE_URL"):
         await Listening.open(lambda: connect_async(bare_database), lambda: connect_async(bench.url), "public")
+
+
+async def test_a_connection_is_proved_as_soon_as_its_proof_arrives(bench: Bench) -> None:
+    """Nobody waits for the end of the time that a proof may take."""
+    began = time.monotonic()
+    listening = await Listening.open(lambda: connect_async(bench.url), lambda: connect_async(bench.url), "public")
+    assert time.monotonic() - began < PROOF_SECONDS / 2
+    await listening.close()
+
+
+@asynccontextmanager
+async def session_of(url: str) -> AsyncIterator[tuple[Listening, psycopg.AsyncConnection[Any]]]:
+    """A session on which a relay may sleep, and its connection."""
+    connection = await connect_async(url)
+    await connection.execute("set default_transaction_isolation to serializable")
+
+    async def listener() -> psycopg.AsyncConnection[Any]:
+        return connection
+
+    listening = await Listening.open(listener, lambda: connect_async(url), "public")
+    yield listening, connection
+    await listening.close()
+
+
+async def test_looks_are_read_committed_whatever_the_database_says(bench: Bench) -> None:
+    """One that were serializable would make business transactions fail."""
+    async with session_of(bench.url) as (_, connection):
+        assert await shown(connection, "transaction_isolation") == "read committed"
+
+
+async def shown(connection: psycopg.AsyncConnection[Any], setting: str) -> str:
+    """What a setting is."""
+    row = await (await connection.execute("select current_setting(%s)", (setting,))).fetchone()
+    assert row
+    return str(row[0])
+
+
+async def test_the_server_ends_a_session_that_keeps_the_lock_and_is_silent(bench: Bench) -> None:
+    """A relay that was stopped or cut off would have everybody notify, and nobody else sleep, for good."""
+    async with session_of(bench.url) as (listening, connection):
+        assert await listening.begin(30.0)
+        assert await shown(connection, "idle_session_timeout") == "45s"
+        await listening.end()
+        assert await shown(connection, "idle_session_timeout") == "0"
+
+        assert await listening.begin(0.1 - GRACE_SECONDS)
+        await until_async(lambda: locked(bench.url, 0), "the lock is free")
+        with pytest.raises(psycopg.OperationalError):
+            await listening.end()
+
+
+async def test_a_lock_that_another_session_has_by_now_is_an_error(bench: Bench) -> None:
+    """As behind a pooler that hands each transaction to another session."""
+    async with session_of(bench.url) as (listening, connection):
+        assert await listening.begin(30.0)
+        await connection.execute("select pg_advisory_unlock_all()")
+        with pytest.raises(psycopg.OperationalError, match="pooler"):
+            await listening.end()
+
+
+@pytest.mark.parametrize("state", ["connecting", "listen_start", "listen_enter", "sleep_begin", "look", "waiting"])
+async def test_stopping_takes_no_time_where_the_connection_is_silent(
+    bench: Bench, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half-open, in whatever it does: a statement that is not answered is not waited for."""
+    with postgres_proxy(bench.url) as (proxy, url):
+        frozen = asyncio.Event()
+
+        def freezing(name: str) -> bytes:
+            if name == state:
+                proxy.freeze()
+                frozen.set()
+            return statement(name)
+
+        monkeypatch.setattr(listening_module, "statement", freezing)
+        if state == "connecting":
+            proxy.freeze()
+            frozen.set()
+        async with SleepingRelay(bench, url).running() as relay:
+            if state == "waiting":
+                await relay.asleep()
+                proxy.freeze()
+                frozen.set()
+            await frozen.wait()
+            await asyncio.sleep(0.3)
+            began = time.monotonic()
+        assert time.monotonic() - began < 1.0
+
+
+async def test_a_look_that_is_not_answered_is_given_up_soon(bench: Bench) -> None:
+    """Then the relay polls; the usual cancellation of a statement would take as long again, or longer."""
+    with postgres_proxy(bench.url) as (proxy, url):
+        async with sleeping(bench, url, longest=1.0) as relay:
+            proxy.freeze()
+            (stored,) = bench.emit(1)
+            began = time.monotonic()
+            await relay.published(stored)
+            assert time.monotonic() - began < 1.0 + STATEMENT_SECONDS + 1.0
+            assert relay.told(ListenLost) == 1
 
 
 async def test_another_schema_of_the_database_wakes_nobody(bench: Bench) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from relay.errors import ConfigurationError
 from relay.outbox.events import ListenConnected, ListenLost, Looked
-from relay.outbox.listening import DeafError, Listening, Look
+from relay.outbox.listening import GRACE_SECONDS, DeafError, Listening, Look
 from relay.outbox.sleep import PASS_SECONDS, Sleeper
 from tests.unit.kernel.fakes import in_fake_time
 
@@ -18,6 +18,7 @@ LONGEST = 30.0
 NOTHING = Look(1, claimable=False, due_in_seconds=None, settled=True)
 UNSETTLED = NOTHING._replace(settled=False)
 DUE = NOTHING._replace(claimable=True)
+SILENT = TimeoutError("no answer")
 GONE = psycopg.OperationalError("the connection is lost")
 
 
@@ -32,14 +33,16 @@ class Scripted(Listening):
         self.looked_at: list[float] = []
         self.news = asyncio.Event()
         self.noisy = False
+        self.cut_off = asyncio.Event()
 
     @property
     def database(self) -> str:
         """A place and a name."""
         return "db:5432/app"
 
-    async def begin(self) -> str | None:
+    async def begin(self, seconds: float) -> str | None:
         """Take the lock, unless another has it so many times."""
+        assert seconds == LONGEST
         if self.other_sleeps:
             self.other_sleeps -= 1
             self.steps.append("refused")
@@ -56,6 +59,9 @@ class Scripted(Listening):
         assert (fresh_safe, ordered_safe) == (3, 4)
         self.looked_at.append(asyncio.get_running_loop().time())
         found = self.looks[min(len(self.looked_at), len(self.looks)) - 1]
+        if found is SILENT:
+            await self.cut_off.wait()
+            raise GONE
         if isinstance(found, Exception):
             self.steps.append("error")
             raise found
@@ -78,9 +84,22 @@ class Scripted(Listening):
         self.called, self.heard = called, not called
         self.news.set()
 
+    def cut(self) -> None:
+        """Lose the connection."""
+        self.cut_off.set()
+
     async def close(self) -> None:
         """End the session."""
         self.steps.append("close")
+
+
+class Hung(Scripted):
+    """Its process is stopped while it waits, for so long that the server ends the session."""
+
+    async def wait(self, wake: asyncio.Event, seconds: float) -> None:  # noqa: ARG002 -- nothing is awake
+        """Go on when all is over."""
+        await asyncio.sleep(LONGEST + GRACE_SECONDS)
+        raise GONE
 
 
 class Bench:
@@ -378,7 +397,30 @@ async def test_stopping_ends_every_rest_at_once(found: Look) -> None:
     assert await bench.rest() == 0.2
     assert await bench.rest() == 0
     await bench.sleeper.close()
-    assert session.steps[-2:] == ["unlock", "close"]
+    assert session.steps[-2:] == ["look", "close"]
+    assert bench.opened == 1
+
+
+@in_fake_time
+async def test_stopping_waits_a_moment_only_for_a_statement_that_is_not_answered() -> None:
+    """The connection is cut, and nobody is told of a loss."""
+    session = Scripted(SILENT)
+    bench = Bench(session)
+    later(1.0, bench.wake.set)
+    assert await bench.rest() == 1.2
+    assert session.steps == ["lock", "close"]
+    assert bench.told == [ListenConnected("db:5432/app")]
+
+
+@in_fake_time
+async def test_a_session_that_the_server_ended_as_the_process_hung_is_no_loss() -> None:
+    """It is made anew at once, and nobody is told but of the new one."""
+    second = Scripted(NOTHING)
+    bench = Bench(Hung(NOTHING), second)
+    assert await bench.rest() == LONGEST + GRACE_SECONDS
+    later(5.0, second.tell)
+    assert await bench.rest() == 5.0
+    assert bench.told == [ListenConnected("db:5432/app")] * 2
 
 
 @in_fake_time
