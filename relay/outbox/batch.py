@@ -65,35 +65,42 @@ class Batch:
             full |= self._walk.round_ends()
         return Claim([row for kind in (*found, ordered) for row in kind], full, self._walk.unseen)
 
-    async def candidates(self, topic: str, types: Sequence[str], after: Place) -> Candidates:
-        """Lock up to three rows of a topic: the oldest, the next after a place, the newest; then first ones of keys.
+    async def candidates(self, topic: str, types: Sequence[str], after: Place, *, keys_first: bool) -> Candidates:
+        """Lock up to three rows of a topic: the oldest, the next after a place, the newest.
 
-        They name the topic, or name none and are of one of the types.
+        They name the topic, or name none and are of one of the types. They are rows without a key, or the first ones of
+        keys: those where there are no others, or where they are to come first.
         """
+        rows, keys = self._candidates_without_key, self._candidates_of_keys
+        for look in (keys, rows) if keys_first else (rows, keys):
+            found = await look(topic, types, after)
+            if found.seen:
+                return found
+            after = found.last
+        return found
+
+    async def _candidates_without_key(self, topic: str, types: Sequence[str], after: Place) -> Candidates:
+        values = {"topic": topic, "types": list(types), "after_time": after.available_at, "after_id": after.id}
         async with self._begun():
             pass
         cursor = self._connection.cursor(binary=True)
-        await cursor.execute(
-            statement("claim_probes"),
-            {
-                "topic": topic,
-                "types": list(types),
-                "after_time": after.available_at,
-                "after_id": after.id,
-                "floor": self._floors.fresh_safe,
-                "skew": self._skew,
-            },
-        )
+        limits = {"floor": self._floors.fresh_safe, "skew": self._skew}
+        await cursor.execute(statement("claim_probes"), {**values, **limits})
         found = await cursor.fetchall()
         rows = [Claimed(*columns) for *columns, held, _, _ in found if held]
         next_places = [Place(time, row_id) for *_, time, row_id in found if row_id is not None]
         # Beyond the newest the next look begins anew.
         last = next_places[0] if next_places else START
-        if len(found) == PROBES:
-            return Candidates(rows, seen=True, last=last._replace(ordering_key=after.ordering_key))
-        heads = await self.heads(topic, types, after.ordering_key, PROBES - len(found), PROBE_BYTES)
-        seen = bool(found or heads.seen or heads.after or after.ordering_key)
-        return Candidates(rows + heads.rows, seen, last._replace(ordering_key=heads.after))
+        return Candidates(rows, bool(found), last._replace(ordering_key=after.ordering_key))
+
+    async def _candidates_of_keys(self, topic: str, types: Sequence[str], after: Place) -> Candidates:
+        heads = await self.heads(topic, types, after.ordering_key, PROBES - 1, PROBE_BYTES)
+        cursor = self._connection.cursor(binary=True, row_factory=args_row(Visited))
+        await cursor.execute(statement("newest_key"), {"topic": topic, "types": list(types)})
+        newest = [key for key in await cursor.fetchall() if key.ordering_key not in self._keys]
+        last, _ = await self._lock(newest, 1, PROBE_BYTES)
+        seen = bool(heads.seen or newest or heads.after or after.ordering_key)
+        return Candidates(heads.rows + last, seen, after._replace(ordering_key=heads.after))
 
     async def controls(
         self, topic: str, types: Sequence[str], beyond: int, rows: int, size_bytes: int

@@ -88,6 +88,11 @@ class Floors:
         self._owes = True
 
     @property
+    def rewound(self) -> bool:
+        """Whether somebody asks for a claim from the safe floor, and none has begun since."""
+        return self._rewound
+
+    @property
     def owes(self) -> bool:
         """Whether rows that were released lie below the fast floor."""
         return self._owes

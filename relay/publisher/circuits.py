@@ -20,6 +20,7 @@ class _Open:
     place: Place  # where the next probe looks on
     types: set[str] = field(default_factory=set)  # of the events that were seen to go there by their type
     probes: int = 0
+    looks: int = 0
 
 
 class Circuits:
@@ -54,6 +55,10 @@ class Circuits:
         """The types of events that are known to go to an open topic."""
         return tuple(self._open[topic].types)
 
+    def looks(self, topic: str) -> int:
+        """How often rows of an open topic were looked for."""
+        return self._open[topic].looks
+
     def place(self, topic: str) -> Place:
         """Where the next probe of an open topic looks on."""
         return self._open[topic].place
@@ -81,6 +86,7 @@ class Circuits:
         """A probe was not taken; returns the number of probes so far, and the seconds until the next."""
         circuit = self._open[topic]
         circuit.probes += 1
+        circuit.looks += 1
         circuit.place = place
         wait = max(circuit.backoff.next(), at_least)
         circuit.probe_at = now + wait
@@ -92,6 +98,7 @@ class Circuits:
         Where it has looked, it looks on.
         """
         circuit = self._open[topic]
+        circuit.looks += 1
         circuit.probe_at = now + max(self._delay.first, at_least)
         circuit.place = place or circuit.place
 

@@ -223,7 +223,7 @@ class Delivery:
                 continue
             last, rows = answer, part
             if answer.suspicion is Suspicion.THROTTLE:
-                self._alone.append(_Failed(part[:1], answer.error, answer.sent))
+                self._alone.append(_Failed(part[:1], answer.error, failed.sent))
                 return
             if not answer.suspicion.of_a_row:
                 self._outage = answer.error

@@ -42,6 +42,8 @@ PROBES_AT_ONCE = 20
 # Where nothing of a batch is taken, so many of the topic's newest rows, of at most so many bytes, may be asked for.
 CONTROLS = 50
 CONTROL_BYTES = 100_000
+# So many times a thousand keys are looked at for one, where no row without a key is there.
+LOOKS_FOR_CONTROLS = 5
 # Looking for rows beside those of open topics, and in vain, may cost this share of the time at most.
 FRUITLESS_SHARE = 1 / 20
 
@@ -83,6 +85,7 @@ class Publisher:
         self._circuits = Circuits(policy.outage)
         self._suspects = Suspects(policy.batch_size)
         self._claim_again_at = 0.0
+        self._in_vain = 0.0  # seconds of claims in a row that found nothing beside open topics
         self._settled_in_round = False  # since the claims began to come by the keys
         self._outbox = outbox
         self._broker = broker
@@ -118,7 +121,7 @@ class Publisher:
 
     async def _batch(self, monotonic: Callable[[], float]) -> Report:
         began = monotonic()
-        if began < self._claim_again_at:
+        if began < self._claim_again_at and not self._outbox.floors.rewound:
             return Report(next=Next.IDLE)
         crash_points.reached(Point.CLAIM_BEFORE)
         async with self._outbox.batch() as batch:
@@ -144,9 +147,10 @@ class Publisher:
         began = monotonic()
         topics = self._circuits.open_topics
         claim = await batch.claim(self._policy.batch_size, CLAIM_BYTES, topics, self._circuits.open_types)
-        if topics and not claim.rows:
-            ended = monotonic()
-            self._claim_again_at = ended + min((ended - began) / FRUITLESS_SHARE, self._policy.outage.most)
+        self._in_vain = self._in_vain + monotonic() - began if topics and not claim.rows else 0.0
+        if self._in_vain and not claim.unseen:
+            self._claim_again_at = monotonic() + min(self._in_vain / FRUITLESS_SHARE, self._policy.outage.most)
+            self._in_vain = 0.0
         return claim
 
     def _learn(self, built: Built) -> bool:
@@ -164,7 +168,10 @@ class Publisher:
             async with self._outbox.batch() as batch:
                 for topic in topics:
                     found[topic] = await batch.candidates(
-                        topic, self._circuits.types(topic), self._circuits.place(topic)
+                        topic,
+                        self._circuits.types(topic),
+                        self._circuits.place(topic),
+                        keys_first=self._circuits.looks(topic) % 2 == 1,
                     )
                 look = monotonic() - began
                 rows = [row for candidates in found.values() for row in candidates.rows]
@@ -249,8 +256,12 @@ class Publisher:
         async def reserve() -> list[Sendable]:
             types = tuple(_types(rows))
             claimed = await batch.controls(topic, types, beyond, CONTROLS, CONTROL_BYTES)
-            if not claimed:
-                claimed = (await batch.heads(topic, types, "", CONTROLS, CONTROL_BYTES)).rows
+            after = ""
+            for _ in range(0 if claimed else LOOKS_FOR_CONTROLS):
+                heads = await batch.heads(topic, types, after, CONTROLS, CONTROL_BYTES)
+                claimed, after = heads.rows, heads.after
+                if claimed or not after:
+                    break
             return build(claimed, self._policy.routes, self._policy.failed_head).by_topic.get(topic, [])
 
         return reserve

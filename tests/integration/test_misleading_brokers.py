@@ -252,7 +252,7 @@ async def test_a_probe_that_the_database_ends_stops_nobody(bench: Bench, monkeyp
     await bench.run_once()
     ids = bench.emit(2)
 
-    async def ended(*_: Any) -> Any:
+    async def ended(*_: Any, **__: Any) -> Any:
         raise psycopg.errors.QueryCanceled
 
     monkeypatch.setattr("relay.outbox.batch.Batch.candidates", ended)

@@ -508,3 +508,110 @@ async def test_rows_that_cannot_be_built_and_skip_are_passed_in_one_batch(bench:
     report = await bench.run_once(relay)
     assert (report.processed, deliveries(bench)) == (50, {"k": [49]})
     assert count(bench.url, FAILED) == 49
+
+
+async def test_a_probe_in_vain_at_the_last_key_begins_anew(bench: Bench) -> None:
+    """As many keys as a probe asks: the next one looks beyond the last, and then at the first again."""
+    for number in range(3):
+        bench.emit(number, ordering_key=f"key-{number}")
+    bench.broker.refuse = lambda _: BrokerError("UNAVAILABLE", "a blip")
+    await bench.run_once()
+    for _ in range(3):
+        bench.later += 10.25
+        await bench.run_once()
+    bench.broker.refuse = lambda _: None
+    for _ in range(2):
+        bench.later += 10.25
+        await bench.run_once()
+    assert count(bench.url, PUBLISHED) == 3
+
+
+async def test_probes_come_to_keys_though_rows_without_one_wait(bench: Bench) -> None:
+    """Refused rows without a key have opened the topic; then there are healthy ones with keys alone."""
+    bench.emit(*range(300))
+    bench.broker.poisoned = poison(set(range(300)), "INTERNAL")
+    await bench.run_once()
+    for number in range(1_000, 1_020):
+        bench.emit(number, ordering_key=f"key-{number}")
+    for _ in range(3):
+        bench.later += 10.25
+        await bench.run_once()
+    assert len(deliveries(bench)) == 20
+
+
+async def test_a_probe_asks_the_newest_key(bench: Bench) -> None:
+    """Three hundred keys whose first rows are refused: an event of a healthy one is not their prisoner."""
+    for number in range(300):
+        bench.emit(number, ordering_key=f"bad-{number}")
+    bench.broker.poisoned = poison(set(range(300)), "INTERNAL")
+    await bench.run_once()
+    bench.emit(1_000, ordering_key="c")
+    for _ in range(2):
+        bench.later += 10.25
+        await bench.run_once()
+    assert deliveries(bench)["c"] == [1_000]
+
+
+async def test_a_row_that_hangs_is_found_among_more_keys_than_a_batch(bench: Bench) -> None:
+    """Its key comes by in one batch of several; what is known of it is kept until then."""
+    relay = bench.publisher_on(bench.outbox, publish_seconds=15.0, batch_size=100)
+    bench.emit(*range(80), ordering_key="a")
+
+    def hangs(message: Message) -> Exception | None:
+        if message.attributes["aggregate_id"] != "10":
+            return None
+        bench.later += 4.7
+        return BrokerError("DEADLINE_EXCEEDED", "hangs")
+
+    bench.broker.poisoned = hangs
+    for number in range(6):
+        for key in range(150):
+            bench.emit(1_000 + number, ordering_key=f"b-{key:03}")
+        await bench.run_once(relay, seconds=60)
+    assert bench.attempts() == [(10, 1, "DEADLINE_EXCEEDED")]
+    assert deliveries(bench)["a"] == list(range(10))
+
+
+async def test_a_key_that_is_too_fast_rests_also_when_that_shows_later(bench: Bench) -> None:
+    """Its request met a blip; its parts are answered that the key is too fast."""
+    bench.emit(*range(8), ordering_key="a-hot")
+    bench.emit(*range(100, 108), ordering_key="cold")
+    hot = 0
+
+    def poisoned(message: Message) -> Exception | None:
+        nonlocal hot
+        if message.ordering_key != "a-hot":
+            return None
+        hot += 1
+        return BrokerError("UNAVAILABLE" if hot <= 8 else "RESOURCE_EXHAUSTED", "no")
+
+    bench.broker.poisoned = poisoned
+    await bench.run_once()
+    assert [type(seen) for seen in bench.seen if isinstance(seen, KeyRests | TopicOpened)] == [KeyRests]
+    assert deliveries(bench) == {"cold": list(range(100, 108))}
+
+
+async def test_a_row_that_was_put_back_holds_up_its_key_below_any_floor(bench: Bench) -> None:
+    """It failed, its key went on without it, floors passed it; then it was retried, and failed anew, and blocks."""
+    relay = bench.publisher_on(bench.outbox, attempts=ONE_ATTEMPT)
+    bench.emit(*range(3), ordering_key="k")
+    bench.emit(*range(100, 110))
+    bench.broker.poisoned = poison({0}, "INTERNAL")
+    await bench.run_once(relay)
+    await act(bench, Action.DISCARD, 0)
+    await bench.run_once(relay)
+    assert deliveries(bench)["k"] == [1, 2]
+    bench.outbox.floors.ordered_safe = bench.outbox.floors.fresh_safe = 12  # as they are a while later
+    await act(bench, Action.RETRY, 0)
+    other_outbox = bench.open_outbox()
+    bench.emit(*range(200, 210))
+    await bench.run_once(bench.publisher_on(other_outbox, attempts=ONE_ATTEMPT))
+    assert bench.query("select blocks_key from outbox_events where aggregate_id = '0'") == [(True,)]
+    bench.emit(3, ordering_key="k")
+    await bench.run_once(relay)
+    assert deliveries(bench)["k"] == [1, 2]
+    bench.broker.poisoned = lambda _: None
+    await act(bench, Action.RETRY, 0)
+    await bench.run_once(relay)
+    assert deliveries(bench)["k"] == [1, 2, 0, 3]
+    await other_outbox.close()

@@ -64,7 +64,7 @@ def visited(connection: psycopg.Connection[Any], name: str, values: dict[str, An
         rows = (scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0)) * scan["Actual Loops"]
         index = scan.get("Index Name", scan["Node Type"])
         found[index] = found.get(index, 0) + round(rows)
-    return found
+    return {index: rows for index, rows in found.items() if rows}
 
 
 def ids(connection: psycopg.Connection[Any], condition: str) -> list[int]:
@@ -110,7 +110,8 @@ def test_a_deep_key_is_read_as_far_as_it_is_claimed(connection: psycopg.Connecti
 
 def test_locking_rows_of_keys(connection: psycopg.Connection[Any]) -> None:
     """By their ids alone."""
-    values = {"ids": ids(connection, "ordering_key like 'key-%' and published_at is null"), **LIMITS}
+    wanted = ids(connection, "ordering_key like 'key-%' and published_at is null")
+    values = {**LIMITS, "ids": wanted, "key_places": list(range(ROWS))}
     assert visited(connection, "claim_ordered", values) == {ID_INDEX: ROWS}
 
 
@@ -131,6 +132,12 @@ def test_the_first_rows_of_a_topics_keys(connection: psycopg.Connection[Any]) ->
     """As many keys as are wanted, and the blocked one."""
     heads = {**WALK, **TOPIC, "share": 1, "rows": 3}
     assert visited(connection, "walk_keys", heads)[ORDERED_INDEX] <= 1 + 3 * 3
+
+
+def test_the_newest_key_of_a_topic(connection: psycopg.Connection[Any]) -> None:
+    """A thousand rows from the table's end at most; here none of them has a key."""
+    found = visited(connection, "newest_key", TOPIC)
+    assert found == {ID_INDEX: 1_000}
 
 
 @pytest.mark.parametrize("statement_name", ["settle_published", "settle_charged"])
