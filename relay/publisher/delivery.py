@@ -14,15 +14,15 @@ request that failed, once they were taken without it.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from relay.brokers.broker import Broker
 from relay.kernel.observe import Observe
 from relay.outbox.rows import Accepted, Claimed
 from relay.publisher import crash_points
 from relay.publisher.crash_points import Point
+from relay.publisher.delivered import Delivered, Failed, Guilty
 from relay.publisher.events import RequestFailed
-from relay.publisher.failures import Suspicion, Verdict, suspicion, verdict
+from relay.publisher.failures import Suspicion, Verdict, verdict
 from relay.publisher.isolation import Isolation
 from relay.publisher.message import Sendable
 
@@ -33,50 +33,6 @@ LANES_IN_VAIN = 2
 
 # Claims more of a topic's rows, to be asked as controls.
 Reserve = Callable[[], Awaitable[list[Sendable]]]
-
-
-class Guilty(NamedTuple):
-    """A row that pays, and for what."""
-
-    row: Claimed
-    error: Exception
-    verdict: Verdict
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """What became of a topic's share of a batch. Rows that are in none of these are released as they were."""
-
-    topic: str
-    accepted: Sequence[tuple[Claimed, Accepted]] = ()
-    guilty: Sequence[Guilty] = ()
-    # Rows of requests that failed, and of which it is not known whether they are at fault.
-    suspects: frozenset[int] = frozenset()
-    outage: Exception | None = None  # why the topic's circuit opens
-    controls: Sequence[Claimed] = ()  # rows that were claimed beyond the batch, and sent
-
-
-@dataclass(slots=True)
-class _Failed:
-    """A request that was not taken."""
-
-    rows: Sequence[Sendable]
-    error: Exception
-    sent: int  # its number among the requests of this delivery
-
-    @property
-    def suspicion(self) -> Suspicion:
-        return suspicion(self.error)
-
-    @property
-    def keyed(self) -> bool:
-        """Whether these are rows of an ordering key."""
-        return self.rows[0][0].ordering_key is not None
-
-    @property
-    def worth_a_control(self) -> bool:
-        """Whether another message tells more about it."""
-        return self.suspicion.of_a_row or (self.keyed and self.suspicion is Suspicion.THROTTLE)
 
 
 @dataclass(slots=True)
@@ -96,8 +52,8 @@ class Delivery:
     reserve: Reserve
     _accepted: list[tuple[Claimed, Accepted]] = field(default_factory=list)
     _guilty: list[Guilty] = field(default_factory=list)
-    _released: list[_Failed] = field(default_factory=list)  # not examined to the end
-    _alone: list[_Failed] = field(default_factory=list)  # requests of one row
+    _released: list[Failed] = field(default_factory=list)  # not examined to the end
+    _alone: list[Failed] = field(default_factory=list)  # requests of one row
     _followed: set[int] = field(default_factory=set)  # rows of parts that failed after others had been taken
     _in_vain: int = 0  # keys that were searched while nothing was taken
     _controls: list[Sendable] | None = None
@@ -140,7 +96,7 @@ class Delivery:
         await self._confirm(frozenset())
         return self._delivered()
 
-    async def _follow(self, lane: Sequence[Sequence[Sendable]], permits: asyncio.Semaphore) -> _Failed | None:
+    async def _follow(self, lane: Sequence[Sequence[Sendable]], permits: asyncio.Semaphore) -> Failed | None:
         """Send a key's requests one after the other, up to the first that fails."""
         for rows in lane:
             async with permits:
@@ -149,7 +105,7 @@ class Delivery:
                 return failed
         return None
 
-    async def _request(self, rows: Sequence[Sendable]) -> _Failed | None:
+    async def _request(self, rows: Sequence[Sendable]) -> Failed | None:
         self._sent += 1
         number = self._sent
         crash_points.reached(Point.PUBLISH_BEFORE)
@@ -161,15 +117,15 @@ class Delivery:
             ]
         except Exception as error:  # noqa: BLE001 -- whatever an adapter raises: others of the batch must be settled
             self.observe(RequestFailed(self.topic, [row for row, _ in rows], error))
-            return _Failed(rows, error, number)
+            return Failed(rows, error, number)
         self._accepted += accepted
         self._last_taken = max(self._last_taken, number)
         crash_points.reached(Point.ACK_AFTER)
         return None
 
-    async def _examine(self, failed: _Failed) -> None:
+    async def _examine(self, failed: Failed) -> None:
         if failed.keyed and failed.suspicion is Suspicion.THROTTLE:
-            self._alone.append(_Failed(failed.rows[:1], failed.error, failed.sent))
+            self._alone.append(Failed(failed.rows[:1], failed.error, failed.sent))
         elif len(failed.rows) == 1:
             self._alone.append(failed)
         elif verdict(failed.suspicion, alone=False, control=False) is Verdict.ISOLATE and self._outage is None:
@@ -178,7 +134,7 @@ class Delivery:
             self._outage = self._outage or failed.error
             self._released.append(failed)
 
-    async def _isolate(self, failed: _Failed) -> None:
+    async def _isolate(self, failed: Failed) -> None:
         isolation = Isolation(len(failed.rows), control=self._has_control(failed))
         last = failed
         taken = False
@@ -206,9 +162,9 @@ class Delivery:
         unresolved = isolation.unresolved
         if unresolved and (isolation.hopeless or not self._has_control(failed)):
             self._outage = self._outage or last.error
-        self._released += [_Failed(failed.rows[rows.start : rows.stop], last.error, last.sent) for rows in unresolved]
+        self._released += [Failed(failed.rows[rows.start : rows.stop], last.error, last.sent) for rows in unresolved]
 
-    async def _search(self, failed: _Failed) -> None:
+    async def _search(self, failed: Failed) -> None:
         """Find the first row of a key's request that is not taken. What stands behind it waits."""
         if self._in_vain >= LANES_IN_VAIN and not self._has_control(failed):
             self._outage = failed.error
@@ -223,20 +179,20 @@ class Delivery:
                 continue
             last, rows = answer, part
             if answer.suspicion is Suspicion.THROTTLE:
-                self._alone.append(_Failed(part[:1], answer.error, failed.sent))
+                self._alone.append(Failed(part[:1], answer.error, failed.sent))
                 return
             if not answer.suspicion.of_a_row:
                 self._outage = answer.error
                 break
             if len(part) == 1:
-                self._alone.append(_Failed(part, answer.error, failed.sent))
+                self._alone.append(Failed(part, answer.error, failed.sent))
                 if not (self._has_control(failed) or await self._take_control()):
                     self._in_vain += 1
                 return
         if rows:
             if not self._has_control(failed):
                 self._outage = self._outage or last.error
-            self._released.append(_Failed(rows, last.error, last.sent))
+            self._released.append(Failed(rows, last.error, last.sent))
 
     async def _take_control(self) -> bool:
         """Send one of the topic's newest rows; whether it was taken."""
@@ -253,7 +209,7 @@ class Delivery:
         self._controls = []  # one is enough to see that nothing is taken now
         return False
 
-    def _left_alone(self, failures: Sequence[_Failed]) -> frozenset[int]:
+    def _left_alone(self, failures: Sequence[Failed]) -> frozenset[int]:
         """The rows that alone were not taken of a request, and failed in parts of it after others had been taken."""
         taken = {row.id for row, _ in self._accepted}
         left = [
@@ -263,7 +219,7 @@ class Delivery:
 
     async def _confirm(self, left_alone: frozenset[int]) -> None:
         """Ask once more for each row that failed alone, and has a control: it pays when it fails again."""
-        waiting: list[_Failed] = []
+        waiting: list[Failed] = []
         for failed in self._alone:
             rests = failed.suspicion is Suspicion.THROTTLE and self._has_control(failed)
             found = verdict(failed.suspicion, alone=True, control=rests, keyed=failed.keyed)
@@ -271,7 +227,7 @@ class Delivery:
                 waiting.append(failed)
             else:
                 self._guilty.append(Guilty(failed.rows[0][0], failed.error, found))
-        twice: list[_Failed] = []
+        twice: list[Failed] = []
         while asked := [failed for failed in waiting if self._may_be_asked(failed, left_alone)]:
             waiting = [failed for failed in waiting if failed not in asked]
             async with asyncio.TaskGroup() as group:  # what hangs, hangs side by side
@@ -283,14 +239,14 @@ class Delivery:
             self._released.append(failed)
         await self._convict_all(twice)
 
-    def _may_be_asked(self, failed: _Failed, left_alone: frozenset[int]) -> bool:
+    def _may_be_asked(self, failed: Failed, left_alone: frozenset[int]) -> bool:
         return failed.suspicion.of_a_row and self._speaks(failed, left_alone) and self._has_time()
 
-    def _speaks(self, failed: _Failed, left_alone: frozenset[int]) -> bool:
+    def _speaks(self, failed: Failed, left_alone: frozenset[int]) -> bool:
         """Whether others tell that it is this row that failed alone, and not its topic."""
         return self._has_control(failed) or failed.rows[0][0].id in left_alone
 
-    async def _convict_all(self, twice: Sequence[_Failed]) -> None:
+    async def _convict_all(self, twice: Sequence[Failed]) -> None:
         """Let rows pay that failed alone, and alone again. Of several, one more control tells them from an outage."""
         if len(twice) > 1 and not all(map(self._has_control, twice)) and self._outage is None:
             await self._take_control()
@@ -302,7 +258,7 @@ class Delivery:
                 self._outage = self._outage or self._refused
                 self._released.append(again)
 
-    def _convict(self, again: _Failed) -> None:
+    def _convict(self, again: Failed) -> None:
         found = verdict(again.suspicion, alone=True, control=True, keyed=again.keyed)
         if found is Verdict.TOPIC_OUTAGE:
             self._outage = self._outage or again.error
@@ -310,7 +266,7 @@ class Delivery:
         else:
             self._guilty.append(Guilty(again.rows[0][0], again.error, found))
 
-    def _has_control(self, failed: _Failed) -> bool:
+    def _has_control(self, failed: Failed) -> bool:
         """Whether the topic took something that was sent after the request."""
         return self._last_taken > failed.sent
 

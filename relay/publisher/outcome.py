@@ -14,7 +14,7 @@ from relay.outbox.batch import Batch
 from relay.outbox.rows import Accepted, Charged, Claimed
 from relay.publisher import crash_points
 from relay.publisher.crash_points import Point
-from relay.publisher.delivery import Delivered, Guilty
+from relay.publisher.delivered import Delivered, Guilty
 from relay.publisher.events import BatchSettled, KeyRests, RowFailed, RowRetried
 from relay.publisher.failures import Attempts, Charge, Suspicion, charge, verdict
 from relay.publisher.message import Sendable, message_of

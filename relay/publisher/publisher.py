@@ -22,7 +22,8 @@ from relay.outbox.rows import Candidates, Claim, Claimed
 from relay.publisher import crash_points
 from relay.publisher.circuits import Circuits
 from relay.publisher.crash_points import Point
-from relay.publisher.delivery import Delivered, Delivery, Reserve
+from relay.publisher.delivered import Delivered
+from relay.publisher.delivery import Delivery, Reserve
 from relay.publisher.events import TopicClosed, TopicOpened, TopicProbed
 from relay.publisher.failures import Attempts
 from relay.publisher.message import Sendable

@@ -6,7 +6,7 @@ from itertools import chain, islice
 from math import ceil
 
 from relay.brokers.broker import RequestLimits
-from relay.publisher.delivery import Delivered
+from relay.publisher.delivered import Delivered
 from relay.publisher.message import Sendable, is_suspect, lanes, requests
 
 # Rows that failed are sent in parts of an eighth of what they failed in.

@@ -13,6 +13,8 @@ from relay.brokers.broker import RequestLimits
 from relay.envelope import Message
 from relay.errors import BrokerError
 from relay.kernel.runner import Next, Report
+from relay.outbox.connect import connect_async
+from relay.outbox.queue import operating
 from relay.publisher.events import BatchSettled, RequestFailed, RowFailed
 from relay.routes import Routes
 from tests.support.bench import TOPIC, Bench
@@ -422,3 +424,15 @@ async def test_an_unusual_client_encoding_changes_nothing(bench: Bench) -> None:
     ((_, (message,)),) = bench.broker.requests
     assert message.attributes["city"] == "Zürich, 東京"
     assert json.loads(message.body)["data"] == {"price": "5 €"}
+
+
+async def test_looks_read_what_is_committed_whatever_the_server_does_by_default(bench: Bench) -> None:
+    """As a serializable transaction, a look could end the transaction of a service that changed what it reads."""
+    with psycopg.connect(bench.url, autocommit=True) as connection:
+        name = connection.info.dbname
+        connection.execute(f"alter database {name} set default_transaction_isolation = 'serializable'".encode())
+    looker = await connect_async(bench.url)
+    async with operating(looker, "public"):
+        shown = await (await looker.execute("show transaction_isolation")).fetchone()
+    await looker.close()
+    assert shown == ("read committed",)
