@@ -69,6 +69,8 @@ async def connect_async(url: str, app: str = "", setting: str = DATABASE_URL) ->
     except psycopg.Error as error:
         _refuse_final(error, setting)
         raise
+    # A server may have another default, as under which looking could end the transactions of others.
+    await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
     _require_utf8(connection)
     return connection
 
