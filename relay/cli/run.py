@@ -113,7 +113,7 @@ def _rest(worker: Worker, settings: Settings, observe: Observe) -> Rest | None:
     if not (settings.relay_notify and isinstance(publisher, Publisher)):
         return None
     longest = settings.relay_idle_max_ms.total_seconds()
-    return Sleeper(listening_opener(settings), publisher.floors, longest, observe, restless=publisher.has_open_topics)
+    return Sleeper(listening_opener(settings), publisher.floors, longest, observe, publisher.closed)
 
 
 def _stats_loop(settings: Settings, tally: Tally, clock: Clock, observe: Observe) -> Loop:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Self, TypeVar
 from uuid import uuid4
@@ -27,8 +27,11 @@ STATEMENT_SECONDS = 3.0
 GRACE_SECONDS = 15.0
 # So long does a notification take at most, where it comes at all.
 PROOF_SECONDS = 3.0
-# A look visits no more ordering keys than this.
+# A look visits no more ordering keys than this, and answers with no more rows of each kind;
 MOST_KEYS = 1_000
+MOST_ROWS = 1_000
+# where topics take nothing, it looks through so many for rows of others.
+REACH_ROWS = 10_000
 # What `outbox_wake` says; the trigger says nothing, and a proof its token.
 _CALL = "wake"
 
@@ -37,13 +40,24 @@ class DeafError(ConfigurationError):
     """The connection takes LISTEN and hears nothing: there is a pooler between, or it leads to another database."""
 
 
+class Place(NamedTuple):
+    """Where to look."""
+
+    fresh_safe: int
+    ordered_safe: int
+    after: str = ""  # the ordering key behind which to go on
+    open_topics: Sequence[str] = ()  # that take nothing now
+    open_types: Sequence[str] = ()  # the types of events that go there
+
+
 class Look(NamedTuple):
     """What one look found."""
 
     relation: int  # the table's oid
-    claimable: bool  # there is something to do, or there may be
+    claimable: Sequence[int]  # the ids of rows that a claim would take, but for locks
     due_in_seconds: float | None  # when the next row is due
     settled: bool  # every transaction from before the mark has ended
+    last_key: str | None  # behind which the next look goes on; None where the last key was visited
 
 
 class Listening:
@@ -120,12 +134,15 @@ class Listening:
         if not released:
             raise psycopg.OperationalError("the lock was not this session's: a pooler is in between")
 
-    async def look(self, fresh_safe: int, ordered_safe: int, mark: str | None = None) -> Look:
+    async def look(self, place: Place, rows: int, mark: str | None = None) -> Look:
         """Look whether there is something to do. Raises OperationalError where the table is another one by now."""
         values = {
-            "fresh_safe": fresh_safe,
-            "ordered_safe": ordered_safe,
+            **place._asdict(),
+            "open_topics": list(place.open_topics),
+            "open_types": list(place.open_types),
             "keys": MOST_KEYS,
+            "rows": rows,
+            "reach": REACH_ROWS if place.open_topics else rows,
             "mark": mark,
             "skew": self._skew,
         }
@@ -136,11 +153,16 @@ class Listening:
             raise psycopg.OperationalError("the table outbox_events is another one than that which was listened to")
         return look
 
-    async def wait(self, wake: asyncio.Event, seconds: float) -> None:
-        """Return when anything arrives, `wake` is set, or the time is over. Raises when the connection is lost."""
+    async def wait(self, wake: asyncio.Event, seconds: float) -> bool:
+        """Return when anything arrives, `wake` is set, or the time is over; say whether something has arrived.
+
+        Raises when the connection is lost.
+        """
         self._changed.clear()
-        if self._read() or self.heard or self.called or wake.is_set():
-            return
+        if self._read() or self.heard or self.called:
+            return True
+        if wake.is_set():
+            return False
         loop = asyncio.get_running_loop()
         socket = self._connection.fileno()
         loop.add_reader(socket, self._changed.set)
@@ -151,7 +173,7 @@ class Listening:
             loop.remove_reader(socket)
             for task in waiting:
                 task.cancel()
-        self._read()
+        return self._read()
 
     def cut(self) -> None:
         """End whatever runs or waits on the connection: it is lost."""

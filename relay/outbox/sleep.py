@@ -9,12 +9,12 @@ the next pass the lock is given back, and nobody notifies while relays are busy.
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from relay.outbox.events import Looked
-from relay.outbox.listening import Listening, Look
+from relay.outbox.listening import MOST_ROWS, Listening, Look, Place
+from relay.outbox.rounds import Round
 from relay.outbox.sessions import FAILURES, Open, Sessions, pause
 
 # While transactions from before the mark are open: from the first pause doubling to the second in so many seconds, and
@@ -34,9 +34,13 @@ TRY_SECONDS = 0.001
 PASS_SECONDS = 600.0
 # The end of the process waits no longer for a statement.
 HURRY_SECONDS = 0.2
-# A notification may be about something that cannot be taken now: after the first in vain, so long a pause doubling to
-# the loop's.
-VAIN_SECONDS = 0.01
+# Where notifications and passes are about what cannot be taken now, one after another: the first pause between two
+# looks or passes, doubling to the second.
+VAIN_SECONDS = (0.01, 0.04)
+# A look that takes long, for the sake of the database, is not repeated at once: after so many times as long.
+LOOK_SHARE = 5
+
+Closed = tuple[Sequence[str], Sequence[str]]
 
 
 class Floors(Protocol):
@@ -61,20 +65,11 @@ class Floors(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Wakes:
-    """What became of the passes that were begun early."""
-
-    due: bool = False  # the last look said that there is something to do
-    told: bool = False  # a notification ended the last rest
-    in_vain: int = 0  # notifications in a row after which there was nothing to do
-
-
 class Sleeper:
     """Rests between two passes, on a connection of its own.
 
-    `open_` makes it; `restless` says that a pass is needed soon whatever the table holds; `most_seconds` is the longest
-    time between two looks.
+    `open_` makes it; `closed` says which topics take nothing now, and which types of events go there: their rows wake
+    nobody, and passes come at the pace of polls. `most_seconds` is the longest time between two looks.
     """
 
     def __init__(
@@ -83,28 +78,30 @@ class Sleeper:
         floors: Floors,
         most_seconds: float,
         observe: Callable[[object], None],
-        restless: Callable[[], bool] = lambda: False,
+        closed: Callable[[], Closed] = lambda: ((), ()),
     ) -> None:
         self._sessions = Sessions(open_, most_seconds, observe)
         self._floors = floors
         self._most_seconds = most_seconds
         self._observe = observe
-        self._restless = restless
-        self._wakes = _Wakes()
+        self._closed = closed
+        self._round = Round()
+        self._early = False  # the last rest was ended by something to do
+        self._vain = 0  # passes in a row that were begun early and found nothing to do
         self._another_sleeps = False
         self._steady = 0  # passes in a row that found work, and left some to the next
 
     async def rest(self, wake: asyncio.Event, seconds: float, *, worked: bool) -> None:
         """Return when there is something to do, or after `seconds` where only a pass can tell."""
-        before, self._wakes = self._wakes, _Wakes()
-        if before.told and not worked:
-            self._wakes.in_vain = before.in_vain + 1
+        self._round.passed(worked=worked)
+        self._vain = self._vain + 1 if self._early and not worked else 0
+        self._early = False
         listening = None if wake.is_set() else await self._sessions.wait(wake, seconds)
         if listening is None or wake.is_set():
             return
         hurry = asyncio.create_task(_hurry(listening, wake))
         try:
-            await self._rest(listening, wake, seconds, worked=worked, overlook=before.due and not worked)
+            await self._rest(listening, wake, seconds, worked=worked)
         except FAILURES as error:
             await self._sessions.lost(error, by_us=wake.is_set())
         finally:
@@ -114,38 +111,39 @@ class Sleeper:
         """End the session, also one that is being made."""
         await self._sessions.close()
 
-    async def _rest(
-        self, listening: Listening, wake: asyncio.Event, seconds: float, *, worked: bool, overlook: bool
-    ) -> None:
+    async def _rest(self, listening: Listening, wake: asyncio.Event, seconds: float, *, worked: bool) -> None:
+        ends_at = _now() + seconds
         if worked:
             shortest, longest = SETTLE_SECONDS
             await pause(wake, min(longest, shortest * 2**self._steady))
-            if (await self._look(listening)).claimable:
+            look = await self._look(listening, 1)
+            if look.claimable:
+                self._round.looked(look._replace(last_key=self._round.after), _now())
                 self._steady = min(self._steady + 1, 16)
                 self._found()
                 return
             self._steady = 0
-        elif self._wakes.in_vain > 1:
-            await pause(wake, min(seconds, VAIN_SECONDS * 2 ** min(self._wakes.in_vain, 16)))
+        elif self._vain:
+            shortest, longest = VAIN_SECONDS
+            await pause(wake, min(seconds if listening.called else longest, shortest * 2 ** min(self._vain - 1, 16)))
         if not listening.called and not wake.is_set():
-            # What was told until now is seen by the look that follows the lock.
-            listening.heard = False
             mark = await self._begin(listening)
             if mark is None:
                 listening.heard = False  # the other one is told as well, and that is enough
                 if not listening.called:
                     await pause(wake, seconds)
             else:
-                await self._sleep(listening, wake, mark, seconds, overlook=overlook)
+                await self._sleep(listening, wake, mark, ends_at)
                 if wake.is_set():
                     await self._sessions.close()  # which takes the lock with it, also where nobody answers
                     return
                 # Before all else: nobody shall pay for telling while the relay is awake.
                 await listening.end()
-        if listening.called or listening.heard:
-            self._wakes.told = True
-            (self._floors.restart if listening.called else self._floors.rewind)()
-            listening.called = False
+        if listening.called:
+            self._early, listening.called = True, False
+            self._floors.restart()
+        elif listening.heard:
+            self._floors.rewind()
 
     async def _begin(self, listening: Listening) -> str | None:
         for again in range(1 if self._another_sleeps else TRIES):
@@ -157,52 +155,49 @@ class Sleeper:
         self._another_sleeps = True
         return None
 
-    async def _sleep(
-        self, listening: Listening, wake: asyncio.Event, mark: str, seconds: float, *, overlook: bool
-    ) -> None:
-        """Sleep until there is something to do; with `overlook`, more than what could not be taken just now."""
-        began = self._now()
-        between = FIRST_LOOK_SECONDS
-        while True:
-            looked_at = self._now()
-            look = await self._look(listening, mark)
-            if look.claimable and not overlook:
+    async def _sleep(self, listening: Listening, wake: asyncio.Event, mark: str, polls_at: float) -> None:
+        """Sleep until there is something new to do, or by `polls_at` where only a pass can tell."""
+        began = _now()
+        close, (gap, longest_gap) = FIRST_LOOK_SECONDS, VAIN_SECONDS
+        while not (listening.called or wake.is_set()):
+            # What was told until now is seen by this look.
+            listening.heard = False
+            looked_at = _now()
+            look = await self._look(listening, MOST_ROWS, mark)
+            now = _now()
+            if self._round.looked(look, now):
                 self._found()
                 return
-            overlook &= look.claimable
-            self._wakes.due = overlook
-            if overlook or self._restless():
-                await listening.wait(wake, _sooner(seconds, look))
+            if not self._round.any_claimable:
+                self._observe(Looked())
+            ends_at = polls_at if self._round.any_claimable or self._closed()[0] else began + PASS_SECONDS
+            if now >= ends_at:
                 return
-            self._observe(Looked())
-            asleep = self._now() - began
-            if look.settled:
-                wait = min(self._most_seconds, PASS_SECONDS - asleep)
-            else:
-                # A look that takes long, for the sake of the database, is not repeated at once.
-                wait = max(between, 5 * (self._now() - looked_at))
-                between = min(2 * between, CLOSE_LOOK_SECONDS if asleep < CLOSE_SECONDS else FAR_LOOK_SECONDS)
-            await listening.wait(wake, _sooner(wait, look))
-            if listening.heard or listening.called or wake.is_set() or self._now() - began >= PASS_SECONDS:
-                if self._now() - began >= seconds:
-                    self._wakes.in_vain = 0
-                return
+            wait = LOOK_SHARE * (now - looked_at)
+            if not look.settled:
+                self._round.news()
+                wait = max(wait, close)
+                close = min(2 * close, CLOSE_LOOK_SECONDS if now - began < CLOSE_SECONDS else FAR_LOOK_SECONDS)
+            elif self._round.whole:
+                wait = self._most_seconds
+            until = min(ends_at, max(self._round.due_at, now + FIRST_LOOK_SECONDS))
+            if await listening.wait(wake, min(until, now + wait) - now):
+                self._round.news()
+                gap = min(2 * gap, longest_gap) if _now() - looked_at < longest_gap else VAIN_SECONDS[0]
+                paced = looked_at + max(gap, LOOK_SHARE * (now - looked_at))
+                await pause(wake, min(until, paced) - _now())
+            elif _now() >= self._round.due_at:
+                self._round.news()
 
-    async def _look(self, listening: Listening, mark: str | None = None) -> Look:
+    async def _look(self, listening: Listening, rows: int, mark: str | None = None) -> Look:
         self._sessions.used()
-        return await listening.look(self._floors.fresh_safe, self._floors.ordered_safe, mark)
+        floors, (topics, types) = self._floors, self._closed()
+        place = Place(floors.fresh_safe, floors.ordered_safe, self._round.after, topics, types)
+        return await listening.look(place, rows, mark)
 
     def _found(self) -> None:
-        self._wakes.due = True
+        self._early = True
         self._floors.rewind()
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
-
-
-def _sooner(seconds: float, look: Look) -> float:
-    return seconds if look.due_in_seconds is None else min(seconds, max(look.due_in_seconds, FIRST_LOOK_SECONDS))
 
 
 async def _hurry(listening: Listening, wake: asyncio.Event) -> None:
@@ -210,3 +205,7 @@ async def _hurry(listening: Listening, wake: asyncio.Event) -> None:
     await wake.wait()
     await asyncio.sleep(HURRY_SECONDS)
     listening.cut()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

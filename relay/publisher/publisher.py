@@ -111,9 +111,9 @@ class Publisher:
         """Where its claims start."""
         return self._outbox.floors
 
-    def has_open_topics(self) -> bool:
-        """Whether topics wait for their next probe, which no event announces."""
-        return bool(self._circuits.open_topics)
+    def closed(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The topics that wait for their next probe, which no event announces, and the event types that go there."""
+        return self._circuits.open_topics, self._circuits.open_types
 
     async def close(self) -> None:
         """Close both connections."""

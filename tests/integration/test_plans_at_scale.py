@@ -36,7 +36,18 @@ WALK: dict[str, Any] = {
     "without": [],
 }
 TOPIC: dict[str, Any] = {"topic": "events", "types": ["order.paid"]}
-LOOK: dict[str, Any] = {"fresh_safe": 0, "ordered_safe": 0, "keys": KEYS_A_CLAIM, "skew": 0.0, "mark": "3"}
+LOOK: dict[str, Any] = {
+    "fresh_safe": 0,
+    "ordered_safe": 0,
+    "after": "",
+    "keys": KEYS_A_CLAIM,
+    "rows": 1,
+    "reach": 1,
+    "open_topics": [],
+    "open_types": [],
+    "skew": 0.0,
+    "mark": "3",
+}
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from relay.dev.stack import Stack
-from relay.outbox.listening import MOST_KEYS, Look
+from relay.outbox.listening import MOST_KEYS, MOST_ROWS, Look
 from relay.outbox.statements import statement
 from tests.support.plans import explain
 from tests.support.postgres import fresh_database
@@ -30,7 +30,18 @@ select id, 'order.paid', 'order', n::text,
        lateral (select md5(state || n)::uuid as id) as identity
  order by place, n
 """
-VALUES: dict[str, Any] = {"fresh_safe": 0, "ordered_safe": 0, "keys": MOST_KEYS, "mark": "3", "skew": 0.0}
+VALUES: dict[str, Any] = {
+    "fresh_safe": 0,
+    "ordered_safe": 0,
+    "after": "",
+    "keys": MOST_KEYS,
+    "rows": MOST_ROWS,
+    "reach": MOST_ROWS,
+    "open_topics": [],
+    "open_types": [],
+    "mark": "3",
+    "skew": 0.0,
+}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +73,7 @@ def look(connection: psycopg.Connection[Any], **values: Any) -> Look:
 def test_a_look_takes_one_step_for_each_index_and_each_key(connection: psycopg.Connection[Any]) -> None:
     """However many rows were published, failed, are for later, or wait behind a failed one of their key."""
     found = look(connection)
-    assert (found.claimable, found.settled) == (False, True)
+    assert (found.claimable, found.settled, found.last_key) == ([], True, None)
     assert found.due_in_seconds == pytest.approx(86_400, abs=120)
 
     scans = explain(connection, "look", VALUES)
@@ -102,7 +113,10 @@ def test_one_row_that_is_due_is_seen_among_all_others(
                    '2026-01-01T00:00:00Z', 'actor', null, 'data', 1){values} from gen_random_uuid() as id""".encode(),  # noqa: S608
         list(fields.values()),
     )
-    assert look(connection).claimable is claimable
+    assert len(look(connection).claimable) == claimable
+    closed = {"open_topics": ["t"], "open_types": ["a"], "reach": 10}
+    assert look(connection, **closed).claimable == []
+    assert len(look(connection, **{**closed, "open_types": ["b"]}).claimable) == claimable
 
 
 def test_a_row_that_is_due_within_a_moment_is_announced(connection: psycopg.Connection[Any]) -> None:
@@ -115,10 +129,49 @@ def test_a_row_that_is_due_within_a_moment_is_announced(connection: psycopg.Conn
     assert look(connection, skew=100.0).claimable
 
 
-def test_beyond_a_thousand_keys_there_may_be_something(connection: psycopg.Connection[Any]) -> None:
-    """The walk ends; whether a later key could go on is for a pass to find out."""
-    assert not look(connection, keys=500).claimable
-    assert look(connection, keys=499).claimable
+def test_a_look_walks_so_many_keys_and_the_next_goes_on(connection: psycopg.Connection[Any]) -> None:
+    """Up to the last one, behind which there is nothing."""
+    visited: list[str | None] = [""]
+    while visited[-1] is not None:
+        found = look(connection, keys=200, after=visited[-1])
+        assert found.claimable == []
+        visited.append(found.last_key)
+    assert visited == ["", "b278", "b458", None]
+
+
+def test_what_can_be_taken_is_named_the_newest_first(connection: psycopg.Connection[Any]) -> None:
+    """So that what could not be taken is told from what is new; no more rows than are asked for are read."""
+    fresh = ids_where(connection, "ordering_key is null and available_at > now() order by id desc limit 30")
+    connection.execute("update outbox_events set available_at = '-infinity' where id = any (%s)", (fresh,))
+    delayed = ids_where(connection, "ordering_key is null and available_at > now() order by id limit 30")
+    connection.execute(
+        "update outbox_events set available_at = now() - make_interval(secs => id) where id = any (%s)", (delayed,)
+    )
+    first = "select min(id) from outbox_events where blocks_key group by ordering_key"
+    heads = ids_where(connection, f"id in ({first}) order by ordering_key limit 30")
+    connection.execute(
+        "update outbox_events set failed_at = null, failure_reason = null, blocks_key = false where id = any (%s)",
+        (heads,),
+    )
+    found = look(connection)
+    assert found.claimable == [*fresh, *delayed, *heads]
+    assert found.last_key is None
+
+    few = look(connection, rows=5, reach=5)
+    assert few.claimable == [*fresh[:5], *delayed[:5], *heads[:5]]
+    assert few.last_key is not None
+    scans = explain(connection, "look", {**VALUES, "rows": 5, "reach": 5})
+    assert sum(scan["Actual Rows"] * scan["Actual Loops"] for scan in scans) <= 16
+
+
+def ids_where(connection: psycopg.Connection[Any], condition: str) -> list[int]:
+    """The ids of rows that are not published."""
+    return [
+        row_id
+        for (row_id,) in connection.execute(
+            f"select id from outbox_events where published_at is null and {condition}".encode()  # noqa: S608
+        )
+    ]
 
 
 def test_what_lies_below_the_floors_is_not_looked_at(connection: psycopg.Connection[Any]) -> None:

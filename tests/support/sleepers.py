@@ -60,9 +60,7 @@ class SleepingRelay:
         self.seen: list[object] = []
         self.publisher = bench.publisher_on(bench.open_outbox())
         worker = Worker(self.publisher, SystemClock(), self.seen.append)
-        self.sleeper = Sleeper(
-            self._listening, self.publisher.floors, longest, self.seen.append, self.publisher.has_open_topics
-        )
+        self.sleeper = Sleeper(self._listening, self.publisher.floors, longest, self.seen.append, self.publisher.closed)
         self.loop = Loop(worker, SystemClock(), 60.0, rest=self.sleeper)
 
     @asynccontextmanager

@@ -9,15 +9,15 @@ import pytest
 
 from relay.errors import ConfigurationError
 from relay.outbox.events import ListenConnected, ListenLost, Looked
-from relay.outbox.listening import GRACE_SECONDS, DeafError, Listening, Look
-from relay.outbox.sleep import PASS_SECONDS, Sleeper
+from relay.outbox.listening import GRACE_SECONDS, MOST_ROWS, DeafError, Listening, Look, Place
+from relay.outbox.sleep import PASS_SECONDS, Closed, Sleeper
 from tests.unit.kernel.fakes import in_fake_time
 
 POLL = 0.5
 LONGEST = 30.0
-NOTHING = Look(1, claimable=False, due_in_seconds=None, settled=True)
+NOTHING = Look(1, claimable=(), due_in_seconds=None, settled=True, last_key=None)
 UNSETTLED = NOTHING._replace(settled=False)
-DUE = NOTHING._replace(claimable=True)
+DUE = NOTHING._replace(claimable=(5,))
 SILENT = TimeoutError("no answer")
 GONE = psycopg.OperationalError("the connection is lost")
 
@@ -31,6 +31,8 @@ class Scripted(Listening):
         self.other_sleeps = other_sleeps
         self.steps: list[str] = []
         self.looked_at: list[float] = []
+        self.places: list[Place] = []
+        self.turn = 0
         self.news = asyncio.Event()
         self.noisy = False
         self.cut_off = asyncio.Event()
@@ -54,11 +56,14 @@ class Scripted(Listening):
         """Give it back."""
         self.steps.append("unlock")
 
-    async def look(self, fresh_safe: int, ordered_safe: int, mark: str | None = None) -> Look:
+    async def look(self, place: Place, rows: int, mark: str | None = None) -> Look:
         """Find what comes next."""
-        assert (fresh_safe, ordered_safe) == (3, 4)
+        assert (place.fresh_safe, place.ordered_safe) == (3, 4)
+        assert rows == (MOST_ROWS if mark else 1)
+        self.places.append(place)
         self.looked_at.append(asyncio.get_running_loop().time())
-        found = self.looks[min(len(self.looked_at), len(self.looks)) - 1]
+        found = self.looks[min(self.turn, len(self.looks) - 1)]
+        self.turn += 1
         if found is SILENT:
             await self.cut_off.wait()
             raise GONE
@@ -68,7 +73,7 @@ class Scripted(Listening):
         self.steps.append("look" if mark else "glance")
         return found
 
-    async def wait(self, wake: asyncio.Event, seconds: float) -> None:
+    async def wait(self, wake: asyncio.Event, seconds: float) -> bool:
         """Wait for `tell`, for the wake-up, or for the time."""
         if self.noisy:
             seconds = 0
@@ -76,13 +81,20 @@ class Scripted(Listening):
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for task in waiting:
             task.cancel()
+        arrived = self.noisy or self.news.is_set()
         self.news.clear()
-        self.heard |= self.noisy
+        return arrived
 
-    def tell(self, *, called: bool = False) -> None:
-        """Let a notification arrive."""
+    def tell(self, *found: Look, called: bool = False) -> None:
+        """Let a notification arrive, and the looks from then on find this."""
         self.called, self.heard = called, not called
+        if found:
+            self.looks, self.turn = found, 0
         self.news.set()
+
+    def emit(self) -> None:
+        """Let one arrive that is about a row that is due."""
+        self.tell(DUE)
 
     def cut(self) -> None:
         """Lose the connection."""
@@ -96,7 +108,7 @@ class Scripted(Listening):
 class Hung(Scripted):
     """Its process is stopped while it waits, for so long that the server ends the session."""
 
-    async def wait(self, wake: asyncio.Event, seconds: float) -> None:  # noqa: ARG002 -- nothing is awake
+    async def wait(self, wake: asyncio.Event, seconds: float) -> bool:  # noqa: ARG002 -- nothing is awake
         """Go on when all is over."""
         await asyncio.sleep(LONGEST + GRACE_SECONDS)
         raise GONE
@@ -110,12 +122,12 @@ class Bench:
         self.seen: list[object] = []
         self.rewound: list[list[str]] = []
         self.restarted = 0
-        self.restless = False
+        self.closed: Closed = ((), ())
         self.wake = asyncio.Event()
         self.fresh_safe, self.ordered_safe = 3, 4
         self.opened = 0
         self.opening: Callable[[], Awaitable[None]] | None = None
-        self.sleeper = Sleeper(self.open, self, LONGEST, self.seen.append, lambda: self.restless)
+        self.sleeper = Sleeper(self.open, self, LONGEST, self.seen.append, lambda: self.closed)
 
     async def open(self) -> Listening:
         """Answer with the next session; the last one is repeated."""
@@ -172,7 +184,7 @@ async def test_it_looks_again_until_everything_from_before_the_lock_has_ended() 
     """Soon at first, and not for as long as somebody keeps a transaction open; then it waits to be told."""
     session = Scripted(*[UNSETTLED] * 70, NOTHING)
     bench = Bench(session)
-    later(100.0, session.tell)
+    later(100.0, session.emit)
 
     assert await bench.rest() == 100.0
 
@@ -180,9 +192,9 @@ async def test_it_looks_again_until_everything_from_before_the_lock_has_ended() 
     assert pauses[:8] == [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.04, 0.04]
     assert sum(pauses[:54]) < 2.0 <= sum(pauses[:56])
     assert pauses[60:69] == [0.5] * 9
-    assert set(pauses[70:]) == {LONGEST}
+    assert set(pauses[70:-1]) == {LONGEST}
     assert session.steps == ["lock", *["look"] * len(session.looked_at), "unlock"]
-    assert bench.seen.count(Looked()) == len(session.looked_at)
+    assert bench.seen.count(Looked()) == len(session.looked_at) - 1
 
 
 @in_fake_time
@@ -191,7 +203,7 @@ async def test_a_notification_cuts_every_wait_short() -> None:
     for found in (NOTHING, UNSETTLED):
         session = Scripted(found)
         bench = Bench(session)
-        later(3.0002, session.tell)
+        later(3.0002, session.emit)
         assert await bench.rest() == 3.0002
         assert session.steps[-1] == "unlock"
         assert len(bench.rewound) == 1
@@ -204,7 +216,7 @@ async def test_what_was_told_before_the_lock_wakes_nobody() -> None:
     bench = Bench(session)
     session.tell()
     session.news.clear()
-    later(7.0, session.tell)
+    later(7.0, session.emit)
 
     assert await bench.rest() == 7.0
 
@@ -220,8 +232,22 @@ async def test_an_operators_call_is_never_forgotten() -> None:
 
     session.other_sleeps = 9
     session.tell(called=True)
-    assert await bench.rest() == 0
+    assert await bench.rest() == 0.01
     assert (bench.restarted, bench.rewound) == (2, [])
+
+
+@in_fake_time
+async def test_calls_about_nothing_are_no_spin() -> None:
+    """Longer and longer pauses, up to the poll's: a pass that starts at the first row is dear."""
+    session = Scripted(NOTHING)
+    bench = Bench(session)
+    rested = []
+    for _ in range(9):
+        session.tell(called=True)
+        rested.append(await bench.rest())
+    assert rested == [0, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, POLL, POLL]
+    session.tell(called=True)
+    assert await bench.rest(worked=True) == 0.01
 
 
 @in_fake_time
@@ -257,7 +283,7 @@ async def test_while_another_sleeps_it_polls_and_tries_again() -> None:
     assert await bench.rest() == POLL
     session.tell()  # the other one is told
     session.news.clear()
-    later(3.0, session.tell)
+    later(3.0, session.emit)
 
     assert await bench.rest() == 3.0
     assert session.steps[:5] == ["refused"] * 4 + ["lock"]
@@ -289,10 +315,40 @@ async def test_what_is_due_and_cannot_be_taken_is_polled_for() -> None:
 
     assert [await bench.rest() for _ in range(6)] == [0, *[POLL] * 5]
     # Meanwhile others are told of as ever, and what is due earlier is.
-    later(0.1, session.tell)
-    assert await bench.rest() == 0.1
-    session.looks = (DUE._replace(due_in_seconds=0.2),)
-    assert await bench.rest() == 0.2
+    later(0.1, lambda: session.tell(DUE._replace(claimable=(6, 5))))
+    assert await bench.rest() == pytest.approx(0.1)
+    session.looks = (DUE._replace(due_in_seconds=0.2), DUE._replace(claimable=(7, 5)))
+    session.turn = 0
+    assert await bench.rest() == pytest.approx(0.21)
+    # What is found between two polls although nobody told of it, as it was stored before the lock.
+    session.looks = (*[DUE._replace(settled=False)] * 9, DUE._replace(claimable=(8, 5)))
+    session.turn = 0
+    assert await bench.rest() < POLL / 2
+
+
+@in_fake_time
+async def test_what_could_not_be_taken_is_new_again_once_it_was_gone() -> None:
+    """Another relay has put it off, and now it is due once more."""
+    session = Scripted(DUE)
+    bench = Bench(session)
+    assert await bench.rest() == 0
+    later(0.1, lambda: session.tell(NOTHING))
+    later(0.3, lambda: session.tell(DUE))
+    assert await bench.rest() == 0.3
+
+
+@in_fake_time
+async def test_of_many_keys_each_is_visited_before_it_sleeps_long_and_after_each_notification() -> None:
+    """Each look goes on behind the key at which the last one ended."""
+    parts = [NOTHING._replace(last_key=key) for key in ("c", "f", None)]
+    session = Scripted(*parts, *parts)
+    bench = Bench(session)
+    session.looks = parts
+    later(9.0, lambda: session.tell(*parts))
+    later(12.0, lambda: session.tell(*parts[:2], DUE))
+    assert await bench.rest() == pytest.approx(12.0, abs=0.01)
+    assert [place.after for place in session.places] == ["", "c", "f"] * 3
+    assert session.looked_at[2] - session.looked_at[0] < 0.01
 
 
 @in_fake_time
@@ -300,21 +356,39 @@ async def test_once_nothing_is_due_any_more_it_sleeps() -> None:
     """The one that had locked the rows has published them."""
     session = Scripted(DUE, DUE, NOTHING)
     bench = Bench(session)
-    later(50.0, session.tell)
+    later(50.0, session.emit)
 
-    assert [await bench.rest() for _ in range(3)] == [0, POLL, 50.0 - POLL]
+    assert [await bench.rest() for _ in range(2)] == [0, 50.0]
 
 
 @in_fake_time
-async def test_notifications_about_what_cannot_be_taken_are_no_spin() -> None:
-    """Busy emitters to a topic that takes nothing: longer and longer pauses, up to the poll's."""
+async def test_notifications_about_what_cannot_be_taken_lead_to_looks_and_not_to_passes() -> None:
+    """Events for later, or behind a key that is blocked: the relay stays asleep, and what else comes is not late."""
     session = Scripted(NOTHING)
     bench = Bench(session)
     session.noisy = True
-    assert [await bench.rest() for _ in range(9)] == [0, 0, 0.04, 0.08, 0.16, 0.32, POLL, POLL, POLL]
+    later(3.0, lambda: session.tell(NOTHING._replace(due_in_seconds=0.007), DUE))
 
-    assert await bench.rest(worked=True) == 0.01  # work it was, after all
-    assert [await bench.rest() for _ in range(3)] == [0, 0.04, 0.08]
+    assert await bench.rest() == pytest.approx(3.007, abs=0.05)
+
+    assert [session.steps[0], session.steps[-1]] == ["lock", "unlock"]
+    assert session.steps.count("lock") == 1
+    pauses = [round(then - now, 3) for now, then in pairwise(session.looked_at)]
+    assert pauses[:4] == [0.02, 0.04, 0.04, 0.04]
+    assert min(pauses[:-1]) >= 0.01
+    assert pauses[-1] == 0.007
+
+
+@in_fake_time
+async def test_one_notification_after_a_quiet_time_is_looked_at_at_once() -> None:
+    """Also the second and the third."""
+    session = Scripted(NOTHING)
+    bench = Bench(session)
+    for seconds in (1.0, 2.0, 3.0):
+        later(seconds, session.tell)
+    later(4.0, session.emit)
+    assert await bench.rest() == 4.0
+    assert [at - session.looked_at[0] for at in session.looked_at] == [0.0, 1.0, 2.0, 3.0, 4.0]
 
 
 @in_fake_time
@@ -322,7 +396,7 @@ async def test_a_topic_that_waits_for_its_probe_keeps_it_from_sleeping_long() ->
     """No event announces the time of a probe."""
     session = Scripted(NOTHING)
     bench = Bench(session)
-    bench.restless = True
+    bench.closed = (["bad"], ["order.paid"])
     assert [await bench.rest() for _ in range(3)] == [POLL] * 3
     assert "lock" in session.steps
 
@@ -338,7 +412,7 @@ async def test_a_lost_connection_is_told_once_and_the_loop_polls() -> None:
 
     assert [await bench.rest() for _ in range(9)] == [POLL] * 9
     assert bench.told == [ListenConnected("db:5432/app"), ListenLost(GONE, 0.5)]
-    later(40.0, last.tell)
+    later(40.0, last.emit)
     while bench.opened < 5:
         rested = await bench.rest()
     assert rested > POLL
@@ -380,7 +454,7 @@ async def test_the_relay_polls_while_it_connects() -> None:
     session = Scripted(NOTHING)
     bench = Bench(session)
     bench.opening = slowly
-    later(9.0, session.tell)
+    later(9.0, session.emit)
 
     assert [await bench.rest() for _ in range(3)] == [POLL, POLL, 9.0 - 2 * POLL]
     assert bench.opened == 1
@@ -418,7 +492,7 @@ async def test_a_session_that_the_server_ended_as_the_process_hung_is_no_loss() 
     second = Scripted(NOTHING)
     bench = Bench(Hung(NOTHING), second)
     assert await bench.rest() == LONGEST + GRACE_SECONDS
-    later(5.0, second.tell)
+    later(5.0, second.emit)
     assert await bench.rest() == 5.0
     assert bench.told == [ListenConnected("db:5432/app")] * 2
 
