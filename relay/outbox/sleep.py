@@ -86,7 +86,8 @@ class Sleeper:
         self._observe = observe
         self._closed = closed
         self._round = Round()
-        self._early = False  # the last rest was ended by something to do
+        self._early = False  # the last rest was ended by something to do,
+        self._called = False  # or a call
         self._vain = 0  # passes in a row that were begun early and found nothing to do
         self._another_sleeps = False
         self._steady = 0  # passes in a row that found work, and left some to the next
@@ -125,7 +126,9 @@ class Sleeper:
             self._steady = 0
         elif self._vain:
             shortest, longest = VAIN_SECONDS
-            await pause(wake, min(seconds if listening.called else longest, shortest * 2 ** min(self._vain - 1, 16)))
+            # A pass that begins at the first row is dear.
+            most = seconds if self._called else longest
+            await pause(wake, min(most, shortest * 2 ** min(self._vain - 1, 16)))
         if not listening.called and not wake.is_set():
             mark = await self._begin(listening)
             if mark is None:
@@ -140,7 +143,7 @@ class Sleeper:
                 # Before all else: nobody shall pay for telling while the relay is awake.
                 await listening.end()
         if listening.called:
-            self._early, listening.called = True, False
+            self._early, self._called, listening.called = True, True, False
             self._floors.restart()
         elif listening.heard:
             self._floors.rewind()
@@ -173,18 +176,19 @@ class Sleeper:
             ends_at = polls_at if self._round.any_claimable or self._closed()[0] else began + PASS_SECONDS
             if now >= ends_at:
                 return
-            wait = LOOK_SHARE * (now - looked_at)
+            wait = took = now - looked_at
             if not look.settled:
                 self._round.news()
-                wait = max(wait, close)
-                close = min(2 * close, CLOSE_LOOK_SECONDS if now - began < CLOSE_SECONDS else FAR_LOOK_SECONDS)
+                if not self._round.after or now - began >= CLOSE_SECONDS:
+                    wait = max(LOOK_SHARE * took, close)
+                    close = min(2 * close, CLOSE_LOOK_SECONDS if now - began < CLOSE_SECONDS else FAR_LOOK_SECONDS)
             elif self._round.whole:
                 wait = self._most_seconds
             until = min(ends_at, max(self._round.due_at, now + FIRST_LOOK_SECONDS))
             if await listening.wait(wake, min(until, now + wait) - now):
                 self._round.news()
                 gap = min(2 * gap, longest_gap) if _now() - looked_at < longest_gap else VAIN_SECONDS[0]
-                paced = looked_at + max(gap, LOOK_SHARE * (now - looked_at))
+                paced = looked_at + max(gap, LOOK_SHARE * took)
                 await pause(wake, min(until, paced) - _now())
             elif _now() >= self._round.due_at:
                 self._round.news()
@@ -196,7 +200,7 @@ class Sleeper:
         return await listening.look(place, rows, mark)
 
     def _found(self) -> None:
-        self._early = True
+        self._early, self._called = True, False
         self._floors.rewind()
 
 
