@@ -93,6 +93,11 @@ class Floors:
         return self._rewound
 
     @property
+    def restarts_in(self) -> float:
+        """In how many seconds a claim starts from nothing."""
+        return self._restarted_at + RESTART_SECONDS - self._monotonic()
+
+    @property
     def owes(self) -> bool:
         """Whether rows that were released lie below the fast floor."""
         return self._owes

@@ -30,8 +30,6 @@ SETTLE_SECONDS = (0.01, 0.03)
 # another relay's.
 TRIES = 3
 TRY_SECONDS = 0.001
-# What no notification tells of, and no look: rows below the floors. A pass starts from nothing every ten minutes.
-PASS_SECONDS = 600.0
 # The end of the process waits no longer for a statement.
 HURRY_SECONDS = 0.2
 # Where notifications and passes are about what cannot be taken now, one after another: the first pause between two
@@ -54,6 +52,11 @@ class Floors(Protocol):
     @property
     def ordered_safe(self) -> int:
         """None with a key."""
+        ...
+
+    @property
+    def restarts_in(self) -> float:
+        """In how many seconds a pass is needed whatever can be seen: what is below a floor no look finds."""
         ...
 
     def rewind(self) -> None:
@@ -161,6 +164,7 @@ class Sleeper:
     async def _sleep(self, listening: Listening, wake: asyncio.Event, mark: str, polls_at: float) -> None:
         """Sleep until there is something new to do, or by `polls_at` where only a pass can tell."""
         began = _now()
+        restarts_at = max(polls_at, began + self._floors.restarts_in)
         close, (gap, longest_gap) = FIRST_LOOK_SECONDS, VAIN_SECONDS
         while not (listening.called or wake.is_set()):
             # What was told until now is seen by this look.
@@ -173,7 +177,7 @@ class Sleeper:
                 return
             if not self._round.any_claimable:
                 self._observe(Looked())
-            ends_at = polls_at if self._round.any_claimable or self._closed()[0] else began + PASS_SECONDS
+            ends_at = polls_at if self._round.any_claimable or self._closed()[0] else restarts_at
             if now >= ends_at:
                 return
             wait = took = now - looked_at
@@ -190,7 +194,7 @@ class Sleeper:
                 gap = min(2 * gap, longest_gap) if _now() - looked_at < longest_gap else VAIN_SECONDS[0]
                 paced = looked_at + max(gap, LOOK_SHARE * took)
                 await pause(wake, min(until, paced) - _now())
-            elif _now() >= self._round.due_at:
+            elif self._round.whole:
                 self._round.news()
 
     async def _look(self, listening: Listening, rows: int, mark: str | None = None) -> Look:

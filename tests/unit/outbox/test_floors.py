@@ -102,6 +102,17 @@ def test_a_rewind_holds_whatever_the_claim_under_way_returns(table: Table) -> No
     assert table.claim(2_000) == 0
 
 
+def test_it_says_when_it_starts_from_nothing(table: Table) -> None:
+    """So that a relay that sleeps has a claim made then."""
+    table.claim(1_000)
+    table.now = 400.0
+    assert table.floors.restarts_in == RESTART_SECONDS - 300.0
+    table.now = 100.0 + RESTART_SECONDS
+    assert table.floors.restarts_in == 0.0
+    assert table.claim(1_000) == 0
+    assert table.floors.restarts_in == pytest.approx(RESTART_SECONDS, abs=0.01)
+
+
 def test_a_restart_holds_whatever_is_under_way(table: Table) -> None:
     """Neither the claim nor the look that had begun before brings a floor back."""
     table.claim(1_000, full=True)

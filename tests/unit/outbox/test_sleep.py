@@ -10,7 +10,7 @@ import pytest
 from relay.errors import ConfigurationError
 from relay.outbox.events import ListenConnected, ListenLost, Looked
 from relay.outbox.listening import GRACE_SECONDS, MOST_ROWS, DeafError, Listening, Look, Place
-from relay.outbox.sleep import PASS_SECONDS, Closed, Sleeper
+from relay.outbox.sleep import Closed, Sleeper
 from tests.unit.kernel.fakes import in_fake_time
 
 POLL = 0.5
@@ -114,6 +114,10 @@ class Hung(Scripted):
         raise GONE
 
 
+# Whatever can be seen, a pass is due then.
+PASS_SECONDS = 600.0
+
+
 class Bench:
     """A sleeper, and all that it touches."""
 
@@ -122,6 +126,7 @@ class Bench:
         self.seen: list[object] = []
         self.rewound: list[list[str]] = []
         self.restarted = 0
+        self.restarts_in = PASS_SECONDS
         self.closed: Closed = ((), ())
         self.wake = asyncio.Event()
         self.fresh_safe, self.ordered_safe = 3, 4
@@ -269,8 +274,13 @@ async def test_asleep_it_looks_now_and_then_and_keeps_the_lock() -> None:
 async def test_a_pass_is_due_now_and_then_whatever_can_be_seen() -> None:
     """Rows that somebody inserted by hand may lie below the floors."""
     session = Scripted(NOTHING)
-    assert await Bench(session).rest() == PASS_SECONDS
+    bench = Bench(session)
+    assert await bench.rest() == PASS_SECONDS
     assert session.steps[-1] == "unlock"
+    bench.restarts_in = 7.0
+    assert await bench.rest() == 7.0
+    bench.restarts_in = -1.0
+    assert [await bench.rest() for _ in range(3)] == [POLL] * 3
 
 
 @in_fake_time
@@ -348,6 +358,10 @@ async def test_of_many_keys_each_is_visited_before_it_sleeps_long_and_after_each
     later(12.0, lambda: session.tell(*parts[:2], DUE))
     assert await bench.rest() == pytest.approx(12.0, abs=0.01)
     assert [place.after for place in session.places] == ["", "c", "f"] * 3
+    later(LONGEST + 1, session.emit)
+    session.looks, session.turn = [*parts] * 2, 0
+    assert await bench.rest() == pytest.approx(LONGEST + 1, abs=0.05)
+    assert [place.after for place in session.places[9:-1]] == ["", "c", "f"] * 2
     assert session.looked_at[2] - session.looked_at[0] < 0.01
 
 
