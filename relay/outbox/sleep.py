@@ -165,7 +165,8 @@ class Sleeper:
         """Sleep until there is something new to do, or by `polls_at` where only a pass can tell."""
         began = _now()
         restarts_at = max(polls_at, began + self._floors.restarts_in)
-        close, (gap, longest_gap) = FIRST_LOOK_SECONDS, VAIN_SECONDS
+        close, (shortest, longest) = FIRST_LOOK_SECONDS, VAIN_SECONDS
+        told = 0  # notifications in a row, each soon after the look before it
         while not (listening.called or wake.is_set()):
             # What was told until now is seen by this look.
             listening.heard = False
@@ -191,8 +192,10 @@ class Sleeper:
             until = min(ends_at, max(self._round.due_at, now + FIRST_LOOK_SECONDS))
             if await listening.wait(wake, min(until, now + wait) - now):
                 self._round.news()
-                gap = min(2 * gap, longest_gap) if _now() - looked_at < longest_gap else VAIN_SECONDS[0]
-                paced = looked_at + max(gap, LOOK_SHARE * took)
+                told = told + 1 if _now() - now < longest else 0
+                gap = min(longest, shortest * 2 ** max(0, min(told, 16) - 2))
+                # The first one is no storm, and is not late because the look before it took long.
+                paced = looked_at + (max(gap, LOOK_SHARE * took) if told > 1 else gap)
                 await pause(wake, min(until, paced) - _now())
             elif self._round.whole:
                 self._round.news()
