@@ -5,6 +5,7 @@ import random
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 from psycopg import IsolationLevel
@@ -16,6 +17,7 @@ from tests.support.outbox import event
 from tests.support.sleepers import SleepingRelay
 
 WAKE_UPS = sized(20, 100)
+SCHEDULED = sized(10, 50)
 # On a machine that does nothing else; beside other tests, no poll at least.
 WITHIN = 0.05 if FULL else 0.4
 
@@ -52,3 +54,26 @@ async def test_late_commits_wake_a_relay_that_sleeps(database: str) -> None:
         f"{len(took)} wake-ups: median {statistics.median(took) * 1000:.1f} ms, longest {took[-1] * 1000:.1f} ms"
     )
     assert took[-1] < WITHIN, took[-5:]
+
+
+async def test_scheduled_events_leave_at_their_time_while_the_relay_sleeps(database: str) -> None:
+    """Each is scheduled while the relay sleeps, for some time in the next two seconds; none leaves early."""
+    dice = random.Random(11)  # noqa: S311 -- a test's own
+    due: list[tuple[str, float]] = []
+    async with SleepingRelay(Bench(database)).running() as relay:
+        await relay.connected()
+        for number in range(SCHEDULED):
+            await relay.asleep()
+            now, monotonic = datetime.now(UTC), time.monotonic()
+            after = timedelta(seconds=dice.uniform(0.1, 2.0))
+            with psycopg.connect(database) as connection:
+                emitted = emit(connection, event(number, available_at=now + after))
+            due.append((str(emitted.event_id), monotonic + after.total_seconds()))
+        await relay.published(*(event_id for event_id, _ in due))
+    late = sorted(relay.broker.taken[event_id] - at for event_id, at in due)
+    print(  # noqa: T201 -- the figure itself
+        f"{len(late)} scheduled events: median {statistics.median(late) * 1000:.1f} ms late, "
+        f"at most {late[-1] * 1000:.1f} ms"
+    )
+    assert late[0] > -0.005  # the two clocks were read one after the other
+    assert late[-1] < WITHIN, late[-5:]
