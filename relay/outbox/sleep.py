@@ -192,11 +192,10 @@ class Sleeper:
             until = min(ends_at, max(self._round.due_at, now + FIRST_LOOK_SECONDS))
             if await listening.wait(wake, min(until, now + wait) - now):
                 self._round.news()
-                told = told + 1 if _now() - now < longest else 0
-                gap = min(longest, shortest * 2 ** max(0, min(told, 16) - 2))
-                # The first one is no storm, and is not late because the look before it took long.
-                paced = looked_at + (max(gap, LOOK_SHARE * took) if told > 1 else gap)
-                await pause(wake, min(until, paced) - _now())
+                told = told + 1 if _now() - now < longest else 1
+                # The first one is no storm: it is looked at at once.
+                gap = max(min(longest, shortest * 2 ** min(told - 2, 16)), LOOK_SHARE * took) if told > 1 else 0.0
+                await pause(wake, min(until, looked_at + gap) - _now())
             elif self._round.whole:
                 self._round.news()
 

@@ -388,8 +388,8 @@ async def test_notifications_about_what_cannot_be_taken_lead_to_looks_and_not_to
     assert [session.steps[0], session.steps[-1]] == ["lock", "unlock"]
     assert session.steps.count("lock") == 1
     pauses = [round(then - now, 3) for now, then in pairwise(session.looked_at)]
-    assert pauses[:5] == [0.01, 0.01, 0.02, 0.04, 0.04]
-    assert min(pauses[:-1]) >= 0.01
+    assert pauses[:6] == [0.0, 0.01, 0.02, 0.04, 0.04, 0.04]
+    assert min(pauses[1:-1]) >= 0.01
     assert pauses[-1] == 0.007
 
 
