@@ -31,7 +31,7 @@ _NAMED_BY_POSTGRES = re.compile(
 
 def words_of(error: BaseException, depth: int = 3) -> str:
     """What the error says, without the data that it is about; empty where nothing is safe. May raise what it raises."""
-    for describe in (_nothing, _program, _validation, _json, _unicode, _wrapped, _database, _call):
+    for describe in (_nothing, _program, _validation, _json, _unicode, _wrapped, _database, _call, _repeated):
         words = describe(error)
         if words is not None:
             return words
@@ -131,6 +131,15 @@ def _database(error: BaseException) -> str | None:
     if _raised_by_a_function(str(state or ""), diag):
         return shown + "raised by a function of the database; the server's log has its text"
     return shown + _BYTES.sub(f"0x{CUT}", _line(text, _NAMED_BY_POSTGRES))
+
+
+def _repeated(error: BaseException) -> str | None:
+    """One of ours that ends with what a database said: its own words, and those of the database by their rules."""
+    cause = error.__cause__
+    said, text = str(cause or "").strip(), str(error)
+    if cause is None or not said or not text.endswith(said) or (words := _database(cause)) is None:
+        return None
+    return f"{_free(text.removesuffix(said))} {words}".strip()
 
 
 def _raised_by_a_function(state: str, diag: object) -> bool:

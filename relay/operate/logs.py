@@ -21,11 +21,10 @@ from relay.operate.events import Reconnected, Started
 from relay.operate.http.server import HttpListening
 from relay.operate.line_redaction import Redact, Redaction
 from relay.operate.log_output import adopt_libraries, logger
-from relay.operate.remedies import created_or_corrected
+from relay.operate.remedies import created_or_corrected, heard_again
 from relay.operate.repeats import Advice, Hold, Recovery, Repeats, Summary, Write
 from relay.operate.stats import RelayStats
 from relay.outbox.events import ListenConnected, ListenLost, Looked
-from relay.outbox.listening import DeafError
 from relay.outbox.rows import Claimed
 from relay.publisher.events import (
     BatchSettled,
@@ -161,9 +160,7 @@ class LogLines:
                     **_error(event.error),
                     again_in_seconds=round(event.again_in_seconds, 3),
                     consequence="the relay polls every RELAY_POLL_MS until it hears of new events again",
-                    remedy="set RELAY_LISTEN_URL to a direct connection to the same database, or RELAY_NOTIFY=off"
-                    if isinstance(event.error, DeafError)
-                    else "none is needed when the database comes back; else see what the error says",
+                    remedy=heard_again(event.error),
                 )
             case Looked():
                 pass  # twice a minute, and many times as a relay goes to sleep

@@ -10,9 +10,10 @@ from dataclasses import asdict, is_dataclass
 from types import ModuleType
 from typing import Any
 
+import psycopg
 import pytest
 
-from relay.errors import BrokerError, MessageError
+from relay.errors import BrokerError, ConfigurationError, MessageError
 from relay.kernel import observe
 from relay.kernel.observe import (
     CloseFailed,
@@ -269,7 +270,8 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "error": "OSError: gone",
             "again_in_seconds": 0.5,
             "consequence": "the relay polls every RELAY_POLL_MS until it hears of new events again",
-            "remedy": "none is needed when the database comes back; else see what the error says",
+            "remedy": "none is needed when the server comes back; if it is up, see that the host and port of "
+            "RELAY_LISTEN_URL, or of DATABASE_URL where that is not set, lead to it",
         },
     ),
     (ShutdownEnded((), 1.23456), {"level": "info", "event": "stopped", "abandoned": [], "seconds": 1.235}),
@@ -339,6 +341,44 @@ def test_a_pooler_that_swallows_notifications_has_a_remedy() -> None:
     """It mends nothing by itself."""
     (line,) = written(ListenLost(DeafError("a notification did not arrive"), 30.0))
     assert "RELAY_LISTEN_URL" in json.loads(line)["remedy"]
+
+
+SERVER = 'connection failed: connection to server at "10.0.0.1", port 5432 failed: FATAL:  '
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ('password authentication failed for user "ann"', "the user and the password in RELAY_LISTEN_URL"),
+        ('database "shop" does not exist', "the database or the role that RELAY_LISTEN_URL names"),
+        ('no pg_hba.conf entry for host "10.0.0.2", user "ann", database "shop", no encryption', "let them in"),
+    ],
+)
+def test_what_the_server_says_to_a_listener_is_in_the_line(said: str, remedy: str) -> None:
+    """Whole, with the names that it quotes, as for DATABASE_URL; and what to do is chosen by it."""
+    cause = psycopg.OperationalError(f"{SERVER}{said}\n")
+    error = ConfigurationError(f"the database refuses RELAY_LISTEN_URL: {SERVER}{said}")
+    error.__cause__ = cause
+    line = json.loads(written(ListenLost(error, 0.5))[0])
+    whole = said.partition("host")[0]
+    assert line["error"].startswith(f"ConfigurationError: the database refuses RELAY_LISTEN_URL: {SERVER}{whole}")
+    assert remedy in line["remedy"]
+
+
+def test_a_listener_of_another_database_is_told_which_setting_leads_there() -> None:
+    """No waiting mends it."""
+    error = ConfigurationError("database 'other', to which the relay listens, has no outbox in schema 'public'")
+    assert "set RELAY_LISTEN_URL" in json.loads(written(ListenLost(error, 0.5))[0])["remedy"]
+
+
+def test_what_repeats_an_error_of_the_database_hides_what_that_hides() -> None:
+    """A value that the database quotes, and the password of a url, are in none of them."""
+    said = 'invalid input syntax for type integer: "4111" at postgresql://ann:geheim@db/shop'
+    error = ConfigurationError(f"the database refuses RELAY_LISTEN_URL: {said}")
+    error.__cause__ = psycopg.OperationalError(said)
+    (line,) = written(ListenLost(error, 0.5))
+    assert "4111" not in line
+    assert "geheim" not in line
 
 
 def test_an_event_of_somebody_else_leaves_no_line() -> None:
