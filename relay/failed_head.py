@@ -3,9 +3,11 @@
     RELAY_ON_FAILED_HEAD = "block, audit.*=skip, order.note=skip"
 
 The first part may be the default, `block` or `skip`; where it is left out, rows block. The others are patterns of event
-types, as RELAY_ROUTES has them, each with `block` or `skip`. The type is that of the row that failed.
+types, as RELAY_ROUTES has them, each with `block` or `skip`. The type is that of the row that failed. A pattern here
+has no space and no semicolon, and is neither of the two words: each of these is a comma that is missing.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Self
 
@@ -13,6 +15,7 @@ from relay.patterns import ByType, divided, parts, pattern_fault, shown
 
 _BLOCKS = {"block": True, "skip": False}
 _WORDS = {blocks: word for word, blocks in _BLOCKS.items()}
+_NO_COMMA = re.compile(r"[\s;]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,12 @@ class FailedHead(ByType[bool]):
         """Whether later rows of the key wait when a row of this type has failed for good."""
         return self.value_of(event_type)
 
+    @property
+    def meaning(self) -> str:
+        """What each part says, the one that decides first; empty where one word is for all."""
+        chosen = [f"{pattern} {_WORDS[blocks]}" for pattern, blocks in self.most_specific_first]
+        return ", ".join([*chosen, f"all others {_WORDS[self.default]}"]) if chosen else ""
+
 
 def _choice(part: str) -> tuple[str, bool]:
     """The pattern of one part, and whether its rows block."""
@@ -54,6 +63,17 @@ def _choice(part: str) -> tuple[str, bool]:
             "write it like audit.*=skip"
         )
     pattern, word = pieces
+    if _NO_COMMA.search(pattern):
+        raise ValueError(
+            f"has the part {shown(part)}, whose pattern has a space or a semicolon; "
+            "put a comma between parts, like block, audit.*=skip, "
+            "and write a type with a space by its beginning, like a*"
+        )
+    if pattern.lower() in _BLOCKS:
+        raise ValueError(
+            f"has the part {shown(part)}, which has {shown(pattern)} for a type; "
+            "put a comma between the default and the types, like block, audit.*=skip"
+        )
     if fault := pattern_fault(pattern, "write the default for all others first, as block or skip alone"):
         raise ValueError(f"has the part {shown(part)}, whose {fault}")
     if word.lower() not in _BLOCKS:

@@ -14,6 +14,8 @@ from typing import Any, Self
 from relay.envelope import topic_fault
 from relay.patterns import ByType, divided, parts, pattern_fault, shown
 
+# A route, and then more: a comma is missing.
+_NO_COMMA = re.compile(r"=\s*[^\s;]+[\s;]")
 _SPECIAL_IN_LIKE = re.compile(r"[\\%_]")
 
 
@@ -73,6 +75,11 @@ def _route(part: str) -> tuple[str, str]:
     if pieces is None:
         raise ValueError(f"has the part {shown(part)}, which is no route; write it like order.*=orders")
     pattern, topic = pieces
+    if _NO_COMMA.search(pattern):
+        raise ValueError(
+            f"has the route {shown(part)}, which looks like several; "
+            "put a comma between routes, like order.*=orders, invoice.*=billing"
+        )
     if fault := pattern_fault(pattern, "name the topic for all others in RELAY_TOPIC") or _topic_fault_in_route(topic):
         raise ValueError(f"has the route {shown(part)}, whose {fault}")
     return pattern, topic

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from relay.cli.refusals import refusals
 from relay.cli.runners import RUNNERS, unknown
 from relay.errors import ConfigurationError
+from relay.failed_head import FailedHead
 from relay.kernel.duration import parse, written
 from relay.settings import Settings, load, sources, strangers
 
@@ -37,6 +38,7 @@ class Line:
     source: str  # environment, .env, platform, default, or the name of another setting
     default: str
     consequence: str
+    meaning: str = ""  # of a list, what each of its parts says
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -75,6 +77,8 @@ def _config(options: argparse.Namespace) -> int:
         for line in lines:
             default = f", default {line.default}" if line.default and line.source != "default" else ""
             print(f"{line.name}={line.value}\n    {line.source}{default}. {line.consequence}")
+            if line.meaning:
+                print(f"    it says: {line.meaning}")
         for warning in warnings:
             print(f"relay: warning: {warning}", file=sys.stderr)
         for fault in faults:
@@ -110,7 +114,14 @@ def _lines() -> Iterator[Line]:
             given, source = project, _PROJECT
         else:
             given, source = default, "default"
-        yield Line(name, _shown(name, field.default, given), source, default, _said(field_name))
+        meaning = _meaning(given) if field_name == "relay_on_failed_head" else ""
+        yield Line(name, _shown(name, field.default, given), source, default, _said(field_name), meaning)
+
+
+def _meaning(given: str) -> str:
+    with suppress(ValueError):  # what cannot be read is a fault, and means nothing
+        return FailedHead.parse(given).meaning
+    return ""
 
 
 def _said(name: str) -> str:

@@ -72,12 +72,64 @@ def test_one_list_may_be_written_in_many_ways(text: str) -> None:
     assert hash(FailedHead.parse(text)) == hash(same)
 
 
-@pytest.mark.parametrize("word", ["block", "skip"])
-def test_an_event_type_may_be_called_as_the_words_are(word: str) -> None:
-    """With an `=` it is a type."""
-    policy = FailedHead.parse(f"{word}=skip")
-    assert not policy.blocks(word)
-    assert policy.blocks("order.paid")
+@pytest.mark.parametrize(
+    "part",
+    [
+        "block audit.*=skip",
+        "skip; order.*=block",
+        "block; audit.*=skip",
+        "block;audit.*=skip",
+        "audit.*=skip; order.*=block",
+        "audit.*=skip order.*=block",
+        "order.note=skip\torder.paid=block",
+        "order\u00a0note=skip",
+        ";order.note=skip",
+    ],
+)
+@pytest.mark.parametrize("before", ["", "block, "])
+def test_a_comma_that_is_missing_is_no_part_of_a_type(part: str, before: str) -> None:
+    """It would be a type that no event has, and the list would say nothing of what was meant."""
+    with pytest.raises(ValueError, match="put a comma") as refused:
+        FailedHead.parse(before + part)
+    assert str(refused.value) == (
+        f"has the part {part!r}, whose pattern has a space or a semicolon; "
+        "put a comma between parts, like block, audit.*=skip, and write a type with a space by its beginning, like a*"
+    )
+
+
+@pytest.mark.parametrize("part", ["skip=block", "block = skip", "Skip=skip", "BLOCK=block"])
+def test_the_two_words_are_no_types(part: str) -> None:
+    """`skip=block` is a default and a type that lost its name, not the type `skip`."""
+    with pytest.raises(ValueError, match="put a comma") as refused:
+        FailedHead.parse(part)
+    assert str(refused.value) == (
+        f"has the part {part!r}, which has {part.partition('=')[0].strip()!r} for a type; "
+        "put a comma between the default and the types, like block, audit.*=skip"
+    )
+
+
+def test_types_that_only_look_like_them_are_types() -> None:
+    """Also one with a space, by its beginning."""
+    policy = FailedHead.parse("block*=skip, skipped=skip, order*=skip")
+    assert not any(map(policy.blocks, ["block", "blocked", "skipped", "order paid", "order; paid"]))
+    assert policy.blocks("skip")
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("", ""),
+        ("skip", ""),
+        ("block, audit.*=skip", "audit.* skip, all others block"),
+        (
+            "skip\norder.*=block, order.note=SKIP, order.re*=block",
+            "order.note skip, order.re* block, order.* block, all others skip",
+        ),
+    ],
+)
+def test_a_list_says_what_it_means(text: str, meaning: str) -> None:
+    """In the order in which its parts decide; one word needs no explanation."""
+    assert FailedHead.parse(text).meaning == meaning
 
 
 @pytest.mark.parametrize(

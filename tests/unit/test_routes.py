@@ -65,6 +65,34 @@ def test_an_event_type_may_have_an_equals_sign() -> None:
     assert Routes.parse("a=b=orders", "domain-events").topic_of(None, "a=b") == "orders"
 
 
+def test_an_event_type_may_have_a_space_or_a_semicolon() -> None:
+    """Before an `=` of its own too."""
+    routes = Routes.parse("order paid=orders, order; x*=other, a b=c=third", "domain-events")
+    topics = [routes.topic_of(None, name) for name in ("order paid", "order; xy", "a b=c")]
+    assert topics == ["orders", "other", "third"]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "a=orders b=billing",
+        "a = orders b = billing",
+        "a=orders;b=billing",
+        "a=orders ; b*=billing",
+        "order.*=orders invoice.*=billing",
+        "a=b=orders b=billing",
+    ],
+)
+def test_a_comma_that_is_missing_is_no_part_of_a_type(part: str) -> None:
+    """It would be a type that no event has, and what was meant would go to the default."""
+    with pytest.raises(ValueError, match="comma") as refused:
+        Routes.parse(f"x.*=orders, {part}", "domain-events")
+    assert str(refused.value) == (
+        f"has the route {part!r}, which looks like several; "
+        "put a comma between routes, like order.*=orders, invoice.*=billing"
+    )
+
+
 def test_a_topic_of_several_routes_is_named_once() -> None:
     """Whoever creates them asks for each once."""
     assert Routes.parse("a=orders,b=orders,c=domain-events", "domain-events").topics == ("domain-events", "orders")

@@ -108,6 +108,17 @@ def test_a_list_is_shown_as_it_was_written(monkeypatch: pytest.MonkeyPatch, caps
     assert shown_of("RELAY_ON_FAILED_HEAD", capsys) == ("skip, order.*=block", "environment")
 
 
+def test_a_list_is_shown_with_what_it_means(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where it is more than one word, and can be read."""
+    meant = "    it says: order.* block, all others skip\n"
+    for text, lines in (("skip, order.*=block", [meant]), ("skip", []), ("skip order.*=block", [])):
+        monkeypatch.setenv("RELAY_ON_FAILED_HEAD", text)
+        main(["config"])
+        assert [line for line in capsys.readouterr().out.splitlines(keepends=True) if "it says" in line] == lines
+
+
 def test_a_value_that_cannot_be_read_is_shown_as_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

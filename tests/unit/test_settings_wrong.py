@@ -62,6 +62,10 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ),
     ({"RELAY_ROUTES": "order"}, "RELAY_ROUTES has the part 'order', which is no route; write it like order.*=orders"),
     (
+        {"RELAY_ROUTES": "order.paid=orders invoice.*=billing"},
+        "RELAY_ROUTES has the route 'order.paid=orders invoice.*=billing', which looks like several; put a comma between routes, like order.*=orders, invoice.*=billing",
+    ),
+    (
         {"RELAY_ROUTES": "*=orders"},
         "RELAY_ROUTES has the route '*=orders', whose pattern would match every event type; name the topic for all others in RELAY_TOPIC",
     ),
@@ -72,6 +76,14 @@ WRONG: list[tuple[dict[str, str], str]] = [
     (
         {"RELAY_ON_FAILED_HEAD": "audit.*=skip, block"},
         "RELAY_ON_FAILED_HEAD has the part 'block' after its first; the default stands first, once",
+    ),
+    (
+        {"RELAY_ON_FAILED_HEAD": "block audit.*=skip"},
+        "RELAY_ON_FAILED_HEAD has the part 'block audit.*=skip', whose pattern has a space or a semicolon; put a comma between parts, like block, audit.*=skip, and write a type with a space by its beginning, like a*",
+    ),
+    (
+        {"RELAY_ON_FAILED_HEAD": "skip=block"},
+        "RELAY_ON_FAILED_HEAD has the part 'skip=block', which has 'skip' for a type; put a comma between the default and the types, like block, audit.*=skip",
     ),
     (
         {"RELAY_ON_FAILED_HEAD": "*=skip"},
