@@ -89,7 +89,7 @@ async def _run(settings: Settings) -> int:
     if faults := refusals(settings):
         raise ConfigurationError("\n".join(faults))
     settings.require("database_url", "pubsub_project_id")
-    shutdown, clock, tally = Shutdown(), SystemClock(), Tally(listens=settings.relay_notify)
+    shutdown, clock, tally = Shutdown(), SystemClock(), Tally()
     site = Site(settings, clock)
     observe = _SentencesAreEnough(to_all(_observe(settings), tally, *site.listeners))
     soft_timeout = settings.relay_shutdown_ms.total_seconds()

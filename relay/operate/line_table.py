@@ -29,7 +29,10 @@ LINES = (
     ),
     Line("reconnected", ("info",), "the outbox was reached again, after its connection was lost", ("database",)),
     Line(
-        "listen_connected", ("info",), "the relay hears of new events, and sleeps while there are none", ("database",)
+        "listen_connected",
+        ("info",),
+        "the relay hears of new events; while there are none it sleeps, or polls where another relay sleeps",
+        ("database",),
     ),
     Line(
         "listen_lost",

@@ -91,7 +91,9 @@ DEFINITIONS = MappingProxyType(
         "relay_pass_seconds": Definition(_HISTOGRAM, "How long a pass of a runner took.", ("runner",), _PASS_SECONDS),
         "relay_reconnects_total": Definition(_COUNTER, "Connections to the outbox after the first one."),
         "relay_listen_connected": Definition(
-            _GAUGE, "1 while the relay is told of new events, 0 while it polls; absent where RELAY_NOTIFY is off."
+            _GAUGE,
+            "1 while the relay is told of new events, 0 while it is not and polls; absent before the first attempt has "
+            "ended, and where RELAY_NOTIFY is off.",
         ),
         "relay_due_rows": Definition(
             _GAUGE, "Rows that could be published now; at least so many with over 10,000 keys held up."

@@ -56,7 +56,7 @@ class RelayStats:
     passes: int  # with work in them
     passes_failed: int
     ms_per_pass: float  # of the passes with work in them, and of those that failed
-    listen_connected: bool | None = None  # whether it is told of new events; None where RELAY_NOTIFY is off
+    listen_connected: bool | None = None  # whether it is told of new events; None before the first attempt has ended
 
 
 @dataclass(slots=True)
@@ -72,13 +72,10 @@ class _Counts:
 
 
 class Tally:
-    """Listens to the publisher and counts. Once it is known to work, `awake` is called, once.
+    """Listens to the publisher and counts. Once it is known to work, `awake` is called, once."""
 
-    `listens` says whether the publisher is to be told of new events.
-    """
-
-    def __init__(self, *, listens: bool = False) -> None:
-        self.listening = False if listens else None
+    def __init__(self) -> None:
+        self.listening: bool | None = None  # unknown until it was tried, which is never where RELAY_NOTIFY is off
         self.awake: Callable[[], None] = lambda: None
         self.works = False
         self._counts = _Counts()
