@@ -81,8 +81,7 @@ class Batch:
 
     async def _candidates_without_key(self, topic: str, types: Sequence[str], after: Place) -> Candidates:
         values = {"topic": topic, "types": list(types), "after_time": after.available_at, "after_id": after.id}
-        async with self._begun():
-            pass
+        await self._begin()
         cursor = self._connection.cursor(binary=True)
         limits = {"floor": self._floors.fresh_safe, "skew": self._skew}
         await cursor.execute(statement("claim_probes"), {**values, **limits})
@@ -172,6 +171,10 @@ class Batch:
         claimed = [row for row, standing in reached if standing == "taken"]
         self._keys.update(row.ordering_key for row in claimed if row.ordering_key)
         return claimed, {row.id: standing for row, standing in reached}
+
+    async def _begin(self) -> None:
+        async with self._begun():
+            return
 
     @asynccontextmanager
     async def _begun(self) -> AsyncIterator[None]:

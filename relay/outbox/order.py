@@ -25,6 +25,7 @@ class Visited(NamedTuple):
     ordering_key: str
     rows: int  # counted so far, in all keys up to this one
     ids: list[int]
+    more: bool = False  # there may be further rows behind these
 
 
 # How a row fared of which, as of all before it in its key, the lock was had: it may be sent; it is out by now, or given
@@ -48,11 +49,10 @@ class Walk:
     def visited(self, keys: Sequence[Visited], rows: int, standings: Mapping[int, Standing]) -> None:
         """A claim of up to so many rows has come by these keys; a row behind what holds its key up has no standing."""
         ready = [key for key in keys if key.ids]
-        most = max(share(rows), rows // max(1, len(ready)))
         for key, wanted in zip(ready, within(ready, rows), strict=True):
             # Of a key that is held up, nothing is left behind that could be sent.
             whole = wanted.ids[-1:] and wanted.ids[-1] in standings
-            self.left_behind |= bool(whole) and (len(key.ids) >= most or len(key.ids) > len(wanted.ids))
+            self.left_behind |= bool(whole) and (key.more or len(key.ids) > len(wanted.ids))
         if "cut" in standings.values():
             self.left_behind = True
             # The next claim begins with the keys for which there was no room.

@@ -36,7 +36,9 @@ class Failed:
 
     rows: Sequence[Sendable]
     error: Exception
-    sent: int  # its number among the requests of this delivery
+    # Whatever the topic takes of requests with a greater number is its control. It is the number of the request that
+    # failed first: of a row that was found by searching, the one in which it failed among others.
+    sent: int
 
     @property
     def suspicion(self) -> Suspicion:

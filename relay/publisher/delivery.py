@@ -70,7 +70,7 @@ class Delivery:
         """Send requests and lanes side by side, then look for the rows at fault in the requests that failed."""
         async with asyncio.TaskGroup() as group:
             # In this order: requests of rows without a key are controls of the lanes.
-            tasks = [group.create_task(self._follow(lane, self._permits)) for lane in lanes]
+            tasks = [group.create_task(self._follow(lane)) for lane in lanes]
             tasks += [group.create_task(self._request(rows)) for rows in requests]
             await asyncio.sleep(0)  # every request is under way
             crash_points.reached(Point.PUBLISH_AFTER)
@@ -96,10 +96,10 @@ class Delivery:
         await self._confirm(frozenset())
         return self._delivered()
 
-    async def _follow(self, lane: Sequence[Sequence[Sendable]], permits: asyncio.Semaphore) -> Failed | None:
+    async def _follow(self, lane: Sequence[Sequence[Sendable]]) -> Failed | None:
         """Send a key's requests one after the other, up to the first that fails."""
         for rows in lane:
-            async with permits:
+            async with self._permits:
                 failed = await self._request(rows) if self._has_time() else None
             if failed:
                 return failed
@@ -231,7 +231,7 @@ class Delivery:
         while asked := [failed for failed in waiting if self._may_be_asked(failed, left_alone)]:
             waiting = [failed for failed in waiting if failed not in asked]
             async with asyncio.TaskGroup() as group:  # what hangs, hangs side by side
-                tasks = [group.create_task(self._follow([failed.rows], self._permits)) for failed in asked]
+                tasks = [group.create_task(self._follow([failed.rows])) for failed in asked]
             twice += [again for task in tasks if (again := task.result()) is not None]
         for failed in waiting:
             if not (failed.suspicion.of_a_row and self._speaks(failed, left_alone)):

@@ -136,6 +136,7 @@ async def test_the_row_at_fault_is_found_wherever_it_stands(bench: Bench, place:
     assert [row[:2] for row in bench.attempts()] == [(place, 1)]
     assert deliveries(bench).get("k", []) == list(range(place))
     assert len(sent) < 700
+    assert len(bench.broker.asked) <= 12  # halves, and not one row after the other
 
 
 async def test_without_any_other_message_nobody_pays_for_the_first_row(bench: Bench) -> None:
@@ -177,6 +178,7 @@ async def test_an_outage_costs_no_row_of_a_key(bench: Bench, code: str) -> None:
     before = bench.query("select xmin::text, ctid::text from outbox_events order by id")
     await bench.run_once()
     first = len(bench.broker.asked)
+    assert first <= 20 + 2  # two keys are searched, the others are not
     for _ in range(100):
         bench.later += 10.25
         await bench.run_once()

@@ -36,13 +36,17 @@ with recursive floor as materialized (
                     limit %(share)s) as found) as behind
      where step < %(keys)s and walk.rows < %(rows)s
 )
-select ordering_key, rows,
-       array(select event.id from outbox_events as event
-              where walk.ready
-                and published_at is null and event.ordering_key is not null and (failed_at is null or blocks_key)
-                and event.ordering_key = walk.ordering_key and event.id >= walk.id
-              order by event.id
-              limit greatest(%(share)s, %(rows)s / nullif((select count(*) from walk where ready), 0))) as ids
+select ordering_key, rows, ids, cardinality(ids) >= room as more
   from walk
+ cross join (select greatest(%(share)s, %(rows)s / nullif(count(*), 0)) as room from walk where ready) as each
+ cross join lateral (
+       select array(select event.id from outbox_events as event
+                     where walk.ready
+                       and published_at is null and event.ordering_key is not null
+                       and (failed_at is null or blocks_key)
+                       and event.ordering_key = walk.ordering_key and event.id >= walk.id
+                     order by event.id
+                     limit room) as ids
+       offset 0) as waiting
  where step > 0
  order by step

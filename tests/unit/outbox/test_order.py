@@ -6,10 +6,11 @@ from relay.outbox.order import KEYS_A_CLAIM, ROWS_A_KEY, Standing, Visited, Walk
 def keys(*counts: int, first: int = 0) -> list[Visited]:
     """Keys that can go on with so many rows each; of one with 0 rows none can."""
     found, rows = [], 0
+    room = max(ROWS_A_KEY, 1_000 // max(1, sum(ids > 0 for ids in counts)))
     for number, ids in enumerate(counts):
         rows += min(ids, ROWS_A_KEY)
         begin = 10_000 * (first + number)
-        found.append(Visited(f"key-{first + number:04}", rows, list(range(begin, begin + ids))))
+        found.append(Visited(f"key-{first + number:04}", rows, list(range(begin, begin + ids)), ids >= room))
     return found
 
 
