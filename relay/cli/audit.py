@@ -24,7 +24,9 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 Reads a subscription to its end and compares it with the outbox: what was lost,
 what nobody emitted, what came twice or out of order. Exits 0 when nothing is
 wrong; duplicates, rows that failed and rows that were discarded are reported
-and are not wrong.
+and are not wrong. A row that its key went on without, skipped or discarded, and
+that was retried later counts as an inversion, by definition: on a subscription
+that is ordered, it exits 1.
 
 It empties the subscription, so give it one of its own that was there before the
 first event: a second run, or a subscription younger than the events, reports

@@ -144,7 +144,7 @@ def test_the_page_on_order_emits_as_it_says(database: str, monkeypatch: pytest.M
     """Its snippet, run the way it stands there."""
     monkeypatch.setenv("DATABASE_URL", database)
     page = (ROOT / "docs" / "ordering.md").read_text()
-    (snippet,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    snippet, *_ = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     exec(snippet, {})  # noqa: S102 -- this is what the test is for
     with psycopg.connect(database) as connection:
         stored = connection.execute("select event_type, ordering_key from outbox_events order by id").fetchall()
