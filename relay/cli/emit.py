@@ -28,7 +28,7 @@ _FIELDS = {
     "dedup_key": "store it unless an event with this key is there",
     "topic": "by default that of its route, see docs/routing.md",
     "ordering_key": "first deliveries in order within the key",
-    "available_at": "not before this moment",
+    "available_at": "not before then, as 2024-01-31T12:00:00Z; not with an ordering key",
 }
 _OF_ONE = (*_FIELDS, "data", "attribute", "actor")
 # How the write side begins, where it names an event by its place.

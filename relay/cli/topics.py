@@ -81,13 +81,19 @@ examples:
   python -m relay topics ensure --pending""",
     )
     actions = command.add_subparsers(title="what to do", metavar="ACTION", required=True, dest="action")
-    _add_action(actions, "plan", "look at each topic, and change nothing")
-    ensure = _add_action(actions, "ensure", "create the topics that are missing")
+    _add_action(actions, "plan", "look at each topic, and change nothing", "plan --json")
+    ensure = _add_action(actions, "ensure", "create the topics that are missing", "ensure audit-trail --pending")
     ensure.add_argument("--pending", action="store_true", help="create those that pending rows alone name, too")
 
 
-def _add_action(actions: Any, name: Action, does: str) -> argparse.ArgumentParser:
-    action: argparse.ArgumentParser = actions.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+def _add_action(actions: Any, name: Action, does: str, example: str) -> argparse.ArgumentParser:
+    action: argparse.ArgumentParser = actions.add_parser(
+        name,
+        help=does,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=f"{does[0].upper()}{does[1:]}.",
+        epilog=f"example:\n  python -m relay topics {example}",
+    )
     action.add_argument("topics", nargs="*", metavar="TOPIC", help="one more, by its short or full name")
     action.add_argument(
         "--json", action="store_true", help="print one JSON object: topics, each with state, named_by and error"
