@@ -81,6 +81,7 @@ def test_a_look_takes_one_step_for_each_index_and_each_key(connection: psycopg.C
         "outbox_events_fresh",
         "outbox_events_delayed",
         "outbox_events_ordered",
+        "outbox_events_put_off",
     }
     steps = {scan["Index Name"]: scan["Actual Loops"] for scan in scans}
     assert steps["outbox_events_ordered"] == 501

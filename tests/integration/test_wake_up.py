@@ -412,3 +412,21 @@ async def test_a_relay_that_sleeps_asks_for_little(database: str, tmp_path: Path
         await asyncio.sleep(2.5)
         assert relay.told(Looked) - looks <= 4
         assert relay.told(PassFinished) == passes
+
+
+async def test_a_look_finds_a_row_of_a_key_that_was_put_back_by_hand(bench: Bench) -> None:
+    """Below the floors, and without a word to the relay that sleeps."""
+    relay = SleepingRelay(bench, longest=0.2)
+    (event_id,) = bench.emit(1, ordering_key="k")
+    bench.query(
+        "update outbox_events set failed_at = now(), failure_reason = 'max_attempts', attempt_count = 25 returning 1"
+    )
+    async with relay.running():
+        await relay.connected()
+        relay.publisher.floors.ordered_safe = 1_000
+        await relay.asleep()
+        bench.query(
+            "update outbox_events set failed_at = null, failure_reason = null, attempt_count = 0, "
+            "available_at = clock_timestamp() returning 1"
+        )
+        await relay.published(event_id)

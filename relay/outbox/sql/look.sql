@@ -4,7 +4,14 @@
 -- those which could not be taken are told from new ones. Rows of topics that take nothing now do not count; no more
 -- than the newest of all are looked through for others.
 -- Of each ordering key only the first row counts. So many keys are walked, and it is said where the next look goes on.
-with recursive walk as (
+-- As for claims, rows that were put back may stand below the floor.
+with recursive floor as materialized (
+    select least(%(ordered_safe)s::bigint,
+                 (select id - 1 from outbox_events
+                   where published_at is null and ordering_key is not null and (failed_at is null or blocks_key)
+                     and available_at > '-infinity'
+                   order by id limit 1)) as id
+), walk as (
     select 0 as step, %(after)s::text as ordering_key, 0::bigint as id, null::timestamptz as due_at, 0 as found
      union all
     select step + 1, head.ordering_key, head.id, head.due_at,
@@ -19,7 +26,7 @@ with recursive walk as (
                        then available_at end as due_at
              from outbox_events as event
             where published_at is null and event.ordering_key is not null and (failed_at is null or blocks_key)
-              and event.ordering_key > walk.ordering_key and event.id > %(ordered_safe)s
+              and event.ordering_key > walk.ordering_key and event.id > (select id from floor)
             order by event.ordering_key, event.id
             limit 1) as head
      where step < %(keys)s and found < %(rows)s
