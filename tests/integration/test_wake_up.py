@@ -416,7 +416,7 @@ async def test_a_relay_that_sleeps_asks_for_little(database: str, tmp_path: Path
 
 async def test_a_look_finds_a_row_of_a_key_that_was_put_back_by_hand(bench: Bench) -> None:
     """Below the floors, and without a word to the relay that sleeps."""
-    relay = SleepingRelay(bench, longest=0.2)
+    relay = SleepingRelay(bench, longest=1.5)
     (event_id,) = bench.emit(1, ordering_key="k")
     bench.query(
         "update outbox_events set failed_at = now(), failure_reason = 'max_attempts', attempt_count = 25 returning 1"
