@@ -67,9 +67,10 @@ examples:
         kind.add_argument("names", nargs="*", metavar="ID", help="ids of rows, or event_ids")
         _add_filter(kind)
         kind.add_argument("--all", action="store_true", help="every failed row that is not discarded")
-        kind.add_argument(
-            "--reason", required=action is Action.DISCARD, dest="why", metavar="TEXT", help="why you do it; recorded"
-        )
+        needed = action is Action.DISCARD
+        kind.set_defaults(reason_needed=needed)
+        why = f"why you do it; recorded{'. Needed, except for a dry run' if needed else ''}"
+        kind.add_argument("--reason", dest="why", metavar="TEXT", help=why)
         kind.add_argument("--by", metavar="NAME", help="who you are; recorded. $USER, or the role of the database")
         kind.add_argument("--dry-run", action="store_true", help="say how many rows it would be, and change none")
         kind.add_argument("--json", action="store_true", help="the counts as JSON")
@@ -88,6 +89,7 @@ def _add_filter(kind: argparse.ArgumentParser, *more: str) -> None:
     group.add_argument("--topic", metavar="TOPIC", help="where they go, by name or by route")
     group.add_argument("--aggregate-type", metavar="TYPE")
     group.add_argument("--aggregate-id", metavar="ID")
+    group.add_argument("--ordering-key", metavar="KEY")
     group.add_argument("--failure-reason", *more, choices=REASONS, help="discarded ones are meant only by this")
     group.add_argument("--code", metavar="CODE", help="of their last error")
     group.add_argument("--since", type=_moment, metavar="TIME", help="failed since: 2h ago, or an RFC 3339 time")
@@ -111,6 +113,8 @@ def _judge(options: argparse.Namespace) -> None:
         raise ConfigurationError("name rows, or choose them by filter or --all; not both")
     if not (options.names or filtered or options.all):
         raise ConfigurationError("no row is chosen: name ids, a filter such as --code INTERNAL, or --all")
+    if options.why is None and options.reason_needed and not options.dry_run:
+        raise ConfigurationError("--reason is missing: say why you do it, it is recorded; only --dry-run needs none")
     if options.why in REASONS:
         raise ConfigurationError(
             f"--reason says why you do it; to choose rows that are {options.why} write --failure-reason {options.why}"
@@ -178,25 +182,35 @@ def _said(action: Action, done: failed.Done, *, dry_run: bool) -> list[str]:
     count = done.chosen if dry_run else done.acted
     said = [f"{count:,} row(s) {'would be ' if dry_run else ''}{verb}"]
     if done.skipped:
-        said.append(f"{done.skipped:,} skipped: not failed, changed meanwhile, or discarded already")
-    said += _said_of_keys(action, done)
+        would = "would be " if dry_run else ""
+        said.append(f"{done.skipped:,} {would}skipped: not failed, changed meanwhile, or discarded already")
+    said += _said_of_keys(action, done, dry_run=dry_run)
     if done.non_retryable and action is Action.RETRY:
         said.append(
-            f"{done.non_retryable:,} of them are non_retryable and will fail again unless they were changed: "
-            "see docs/operate.md"
+            f"{done.non_retryable:,} of them are non_retryable and {'would' if dry_run else 'will'} fail again unless "
+            "they were changed: see docs/operate.md"
+        )
+    if done.discarded and action is Action.RETRY:
+        said.append(
+            f"{done.discarded:,} of them had been discarded and may fail again unless they were changed; one with an "
+            "ordering key would then hold up its key, though later events of it went out: see docs/operate.md"
         )
     return said
 
 
-def _said_of_keys(action: Action, done: failed.Done) -> list[str]:
+def _said_of_keys(action: Action, done: failed.Done, *, dry_run: bool) -> list[str]:
     passed_over, said = done.ordered - done.blocking, []
     if done.blocking:
         how = {Action.RETRY: "with them, in order", Action.DISCARD: "without them"}[action]
-        said.append(f"{done.blocking:,} of them held up their key, which goes on {how}")
+        said.append(
+            f"{done.blocking:,} of them hold up their key, which would go on {how}"
+            if dry_run
+            else f"{done.blocking:,} of them held up their key, which goes on {how}"
+        )
     if passed_over and action is Action.RETRY:
         said.append(
-            f"{passed_over:,} of them with an ordering key that went on without them: "
-            "if later events of the key went out, out of order"
+            f"{passed_over:,} of them have an ordering key that went on without them: if later events of the key went "
+            f"out, they {'would go' if dry_run else 'go'} out of order"
         )
     return said
 
@@ -216,6 +230,7 @@ def _filter_options(options: argparse.Namespace) -> dict[str, Any]:
         "topic": options.topic,
         "aggregate_type": options.aggregate_type,
         "aggregate_id": options.aggregate_id,
+        "ordering_key": options.ordering_key,
         "reason": options.failure_reason,
         "code": options.code,
         "since": options.since,

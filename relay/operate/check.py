@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from relay.operate.status import age, many
+from relay.operate.status import age, keys_blocked, many
 from relay.outbox.queue import Queue
 
 
@@ -47,9 +47,8 @@ def breaches(queue: Queue, limits: Limits) -> list[Breach]:
                 "blocked_keys",
                 queue.keys.blocked,
                 limits.blocked_keys,
-                f"{many(queue.keys.blocked, least=queue.keys.is_least)} key(s) wait behind a failed row, with "
-                f"{many(queue.keys.behind, least=queue.keys.is_least)} row(s), "
-                f"the limit is {limits.blocked_keys:,}; see which with: python -m relay status",
+                f"{keys_blocked(queue.keys)}, the limit is {limits.blocked_keys:,}; "
+                "see which with: python -m relay status",
             )
         )
     if limits.age is not None and queue.due and queue.oldest_due_seconds > limits.age.total_seconds():

@@ -8,11 +8,12 @@ from typing import Any
 from uuid import UUID
 
 from relay.errors import ConfigurationError, OperateError
-from relay.outbox.failed import START, Action, Cursor, FailedRows, Filter, Named, Operator, Row
+from relay.outbox.failed import DISCARDED, START, Action, Cursor, FailedRows, Filter, Named, Operator, Row
 
 BATCH = 500
 NON_RETRYABLE = "non_retryable"
-_CURSOR = re.compile(r"(?P<failed_at>[0-9T:.+\- ]{10,40}|-?infinity)/(?P<id>[0-9]{1,19})")
+_CURSOR = re.compile(r"(?P<failed_at>[0-9T:.+\- ]{10,40}Z?|-?infinity)/(?P<id>[0-9]{1,19})")
+_TIMES = ("_at", "_until")
 _LARGEST_ID = 2**63 - 1
 _FARTHEST_ZONE = timedelta(hours=15, minutes=59)  # that Postgres knows
 
@@ -29,12 +30,14 @@ class Done:
     ordered: int = 0  # of those acted on, or of a dry run chosen: those with an ordering key
     blocking: int = 0  # of the ordered: those that held up their key
     non_retryable: int = 0  # of those acted on
+    discarded: int = 0  # of those acted on: given up before, whatever they had failed of
 
     def count(self, rows: Sequence[Row]) -> None:
         """Tell the rows that are acted on apart."""
         self.ordered += sum(row.ordering_key is not None for row in rows)
         self.blocking += sum(row.blocks_key for row in rows)
         self.non_retryable += sum(row.failure_reason == NON_RETRYABLE for row in rows)
+        self.discarded += sum(row.failure_reason == DISCARDED for row in rows)
 
 
 def names_of(words: Sequence[str]) -> Named:
@@ -72,7 +75,7 @@ def _is_a_moment(text: str) -> bool:
 
 def cursor_written(row: Row) -> str:
     """Where the page ends that ends with this row."""
-    return f"{(row.failed_at or '').replace(' ', 'T')}/{row.id}"
+    return f"{_rfc3339(row.failed_at or '').replace(' ', 'T')}/{row.id}"
 
 
 async def act(
@@ -131,7 +134,7 @@ async def shown(rows: FailedRows, row: Row) -> dict[str, Any]:
 
 def with_times(known: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a row or an entry, its times as RFC 3339."""
-    return {name: _rfc3339(value) if name.endswith("_at") and value else value for name, value in known.items()}
+    return {name: _rfc3339(value) if name.endswith(_TIMES) and value else value for name, value in known.items()}
 
 
 def _rfc3339(text: str) -> str:

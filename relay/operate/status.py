@@ -13,6 +13,7 @@ from relay.outbox.queue import (
     BlockedKey,
     Cause,
     Counters,
+    Keys,
     LastAction,
     Queue,
     blocked_keys,
@@ -78,7 +79,7 @@ class Status:
             "causes": [cause._asdict() for cause in self.causes],
             "rows_inserted": self.counters.inserted,
             "rows_updated": self.counters.updated,
-            "last_action": self.last_action and self.last_action._asdict(),
+            "last_action": self.last_action and with_times(self.last_action._asdict()),
         }
 
 
@@ -116,7 +117,8 @@ def lines(now: Status, before: Status | None = None) -> list[str]:
     said += _blocked(queue, now.blocked)
     said += [_rates(now.counters, before.counters)] if before else []
     if (last := now.last_action) is not None:
-        said.append(f"operator  {last.action} of {many(last.rows)} row(s) by {last.acted_by} at {last.acted_at}")
+        acted_at = with_times({"acted_at": last.acted_at})["acted_at"]
+        said.append(f"operator  {last.action} of {many(last.rows)} row(s) by {last.acted_by} at {acted_at}")
     elif not now.counters.may_read_actions:
         said.append("operator  not shown: this role may not read outbox_actions")
     if queue.failed:
@@ -164,9 +166,7 @@ def _ordered(queue: Queue) -> list[str]:
 def _blocked(queue: Queue, shown: Sequence[BlockedKey]) -> list[str]:
     if not shown:
         return []
-    keys = many(queue.keys.blocked, least=queue.keys.is_least)
-    rows = many(queue.keys.behind, least=queue.keys.is_least)
-    said = [f"blocked   {keys} key(s) wait behind a failed row, with {rows} row(s); of each the row and what waits:"]
+    said = [f"blocked   {keys_blocked(queue.keys)}; of each the row and what waits:"]
     for key in shown:
         behind = many(key.behind, least=key.behind_is_least)
         failed_at = with_times({"failed_at": key.failed_at})["failed_at"]
@@ -177,6 +177,16 @@ def _blocked(queue: Queue, shown: Sequence[BlockedKey]) -> list[str]:
     if queue.keys.blocked > len(shown):
         said.append(f"          and {many(queue.keys.blocked - len(shown), least=queue.keys.is_least)} more")
     return said
+
+
+def keys_blocked(keys: Keys) -> str:
+    """How many keys are held up by a failed row, and with how many rows."""
+    if keys.behind or keys.is_least:
+        blocked, behind = many(keys.blocked, least=keys.is_least), many(keys.behind, least=keys.is_least)
+        return f"{blocked} key(s) wait behind a failed row, with {behind} row(s)"
+    if keys.blocked == 1:
+        return "1 key is blocked by a failed row, and nothing waits behind it yet"
+    return f"{many(keys.blocked)} keys are blocked by failed rows, and nothing waits behind them yet"
 
 
 def key_shown(key: str) -> str:

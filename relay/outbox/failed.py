@@ -37,6 +37,7 @@ class Filter:
     topic: str | None = None
     aggregate_type: str | None = None
     aggregate_id: str | None = None
+    ordering_key: str | None = None
     reason: str | None = None
     code: str | None = None
     since: datetime | None = None

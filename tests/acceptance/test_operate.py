@@ -63,9 +63,11 @@ def test_a_blocked_key_is_told_of_with_what_releases_it(outbox: Commands, databa
     assert outbox("check", "--max-failed", "3", "--max-blocked-keys", "1").returncode == 0
 
     assert "key 'k' waits behind it" in outbox("failed", "list").stdout
-    assert "waiting_behind   2" in outbox("failed", "show", str(head)).stdout
-    would = outbox("failed", "discard", str(head), "--reason", "r", "--dry-run").stdout
-    assert would.endswith("1 of them held up their key, which goes on without them\n")
+    assert "rows_behind      2" in outbox("failed", "show", str(head)).stdout
+    held = outbox("failed", "show", str(head + 1)).stdout
+    assert f"held_up_by       {head}\nheld_up_why      blocked\nheld_up_until    -\n" in held
+    would = outbox("failed", "discard", "--ordering-key", "k", "--dry-run").stdout
+    assert would == "1 row(s) would be discarded\n1 of them hold up their key, which would go on without them\n"
     done = outbox("failed", "retry", str(head)).stdout
     assert done.endswith("1 of them held up their key, which goes on with them, in order\n")
 
@@ -76,7 +78,8 @@ def test_a_retry_of_a_row_that_its_key_went_on_without_is_out_of_order(outbox: C
         connection.execute("update outbox_events set ordering_key = 'k' where aggregate_id = '1'")
     done = outbox("failed", "retry", "--aggregate-id", "1")
     assert done.stdout.splitlines()[1] == (
-        "1 of them with an ordering key that went on without them: if later events of the key went out, out of order"
+        "1 of them have an ordering key that went on without them: "
+        "if later events of the key went out, they go out of order"
     )
 
 
@@ -123,6 +126,7 @@ def test_an_action_says_what_it_did_and_show_knows_it(outbox: Commands) -> None:
         "ordered": 0,
         "blocking": 0,
         "non_retryable": 0,
+        "discarded": 0,
     }
     assert "DE02" in shown.stdout
     assert "discard by ana" in shown.stdout
@@ -135,7 +139,7 @@ def test_an_action_says_what_it_did_and_show_knows_it(outbox: Commands) -> None:
         (("retry",), "no row is chosen: name ids, a filter such as --code INTERNAL, or --all"),
         (("retry", "1", "--all"), "not both"),
         (("retry", "x1"), "'x1' is neither the id of a row nor an event_id"),
-        (("discard", "--all"), "the following arguments are required: --reason"),
+        (("discard", "--all"), "--reason is missing: say why you do it"),
         (("retry", "--all", "--reason", "discarded"), "write --failure-reason discarded"),
         (("retry", "--all", "--by", " "), "--by has 1 characters, or only blanks"),
         (("list", "--limit", "0"), "--limit is 0; it is from 1 to 10,000"),
@@ -170,20 +174,32 @@ def test_a_retry_of_what_cannot_go_out_says_so(outbox: Commands) -> None:
     """It would fail again at once."""
     with psycopg.connect(outbox.settings["DATABASE_URL"]) as owner:
         owner.execute("update outbox_events set failure_reason = 'non_retryable' where aggregate_id = '1'")
-    for options in (["--dry-run"], []):
+    for options, verb in ((["--dry-run"], "would"), ([], "will")):
         done = outbox("failed", "retry", "--all", *options)
         assert done.stdout.splitlines()[1] == (
-            "1 of them are non_retryable and will fail again unless they were changed: see docs/operate.md"
+            f"1 of them are non_retryable and {verb} fail again unless they were changed: see docs/operate.md"
         )
+
+
+def test_a_retry_of_what_was_given_up_says_what_may_come_of_it(outbox: Commands) -> None:
+    """What it failed of may be as it was, whatever its reason says now."""
+    assert outbox("failed", "discard", "--aggregate-id", "1", "--reason", "a test order").returncode == 0
+    done = outbox("failed", "retry", "--failure-reason", "discarded")
+    assert done.stdout.splitlines()[1].startswith("1 of them had been discarded and may fail again unless")
 
 
 def test_times_are_rfc_3339_wherever_a_failed_row_is_told_of(outbox: Commands) -> None:
     """As in the message, for whoever compares them with a log line."""
     assert outbox("failed", "discard", "--aggregate-id", "1", "--reason", "a test order").returncode == 0
-    listed = outbox("failed", "list", "--reason", "discarded")
+    assert outbox("failed", "discard", "--aggregate-id", "2", "--reason", "a test order").returncode == 0
+    listed = outbox("failed", "list", "--reason", "discarded", "--limit", "1")
     row = json.loads(outbox("failed", "list", "--reason", "discarded", "--json").stdout)["rows"][0]
     shown = json.loads(outbox("failed", "show", row["event_id"], "--json").stdout)
 
+    acted_at = json.loads(outbox("status", "--json").stdout)["last_action"]["acted_at"]
+    assert outbox("status").stdout.count(acted_at) == 1
+    assert listed.stderr == f"more: --after {row['failed_at']}/{row['id']}\n"
     times = [row["failed_at"], row["created_at"], shown["failed_at"], *(each["acted_at"] for each in shown["history"])]
+    times.append(acted_at)
     assert [time for time in times if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", time)] == []
     assert row["failed_at"] in listed.stdout

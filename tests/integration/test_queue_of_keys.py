@@ -52,6 +52,12 @@ def counts(queue: Queue) -> tuple[int, int, int, int, int]:
     return queue.ordered, keys.due, keys.later, keys.blocked, keys.behind
 
 
+async def held_up(rows: FailedRows, row_id: int) -> tuple[Any, Any, Any]:
+    """What holds up a row, as it is shown."""
+    known, _ = await rows.shown(row_id)
+    return known["held_up_by"], known["held_up_why"], known["held_up_until"]
+
+
 async def test_rows_whose_key_is_not_held_up_are_due_and_late(
     connection: psycopg.AsyncConnection[Any], database: str
 ) -> None:
@@ -136,13 +142,30 @@ async def test_operators_release_a_key_in_order_or_without_its_row(
     _, action_id, _ = await rows.start()
     first, second = await rows.page(Filter(), 10)
     assert [(row.ordering_key, row.blocks_key) for row in (first, second)] == [("a", True), ("b", True)]
-    assert (await rows.shown(first.id))[0]["waiting_behind"] == 1
+    assert (await rows.shown(first.id))[0]["rows_behind"] == 1
+    assert await held_up(rows, first.id + 1) == (first.id, "blocked", None)
 
     assert await rows.act(Action.RETRY, [first], ME, action_id)
     assert counts(await look(connection, "public")) == (3, 2, 0, 1, 1)
     assert await rows.act(Action.DISCARD, [second], ME, action_id)
     assert counts(await look(connection, "public")) == (3, 3, 0, 0, 0)
-    assert (await rows.shown(second.id))[0]["waiting_behind"] is None
+    assert (await rows.shown(second.id))[0]["rows_behind"] is None
+    assert await held_up(rows, first.id + 1) == await held_up(rows, second.id + 1) == (None, None, None)
+
+
+async def test_a_row_behind_one_that_is_put_off_says_until_when(
+    connection: psycopg.AsyncConnection[Any], database: str
+) -> None:
+    """The first of its key that cannot go out, and no row of another key."""
+    store(database, ["a", "b", "b", "b"])
+    change(database, "attempt_count = 1, available_at = '2999-12-31 12:00+00'", 1)
+    rows = FailedRows(connection, "public", {"patterns": [], "pattern_topics": [], "default_topic": "t"})
+    with psycopg.connect(database) as other:
+        ids = [row[0] for row in other.execute("select id from outbox_events order by id").fetchall()]
+    assert await held_up(rows, ids[1]) == (None, None, None)
+    by, why, until = await held_up(rows, ids[3])
+    assert (by, why) == (ids[1], "put off")
+    assert str(until).startswith("2999-12-31")
 
 
 async def test_the_keys_with_most_rows_waiting_are_told_first(

@@ -7,7 +7,7 @@ from typing import Any
 from relay.operate.doctor.findings import Check, Finding, fail, ok, warn
 from relay.operate.doctor.look import Look, span
 from relay.outbox import schema
-from relay.outbox.queue import Queue
+from relay.outbox.queue import Keys, Queue
 
 # What the relay writes in a row of the outbox.
 WRITES = (
@@ -210,14 +210,21 @@ def judge_queue(queue: Queue) -> Sequence[Finding]:
         findings.append(
             warn(
                 "queue",
-                f"{_many(queue.keys.blocked, least=queue.keys.is_least)} ordering keys wait behind a failed event, "
-                f"the first for {span(queue.keys.oldest_blocked_seconds)}, "
-                f"with {_many(queue.keys.behind, least=queue.keys.is_least)} events",
+                _blocked(queue.keys),
                 "see which with: python -m relay status; each goes on in order after: python -m relay failed retry ID, "
                 "or without the event after: python -m relay failed discard ID --reason TEXT",
             )
         )
     return findings or (ok("queue", "nothing is overdue, and nothing failed"),)
+
+
+def _blocked(keys: Keys) -> str:
+    since = f"the first for {span(keys.oldest_blocked_seconds)}"
+    if keys.behind or keys.is_least:
+        blocked, behind = _many(keys.blocked, least=keys.is_least), _many(keys.behind, least=keys.is_least)
+        return f"{blocked} ordering keys wait behind a failed event, {since}, with {behind} events"
+    which = "1 ordering key is" if keys.blocked == 1 else f"{_many(keys.blocked)} ordering keys are"
+    return f"{which} blocked by a failed event, {since}, and no event waits behind it yet"
 
 
 def _many(count: int, *, least: bool = False) -> str:

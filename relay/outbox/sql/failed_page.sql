@@ -20,6 +20,7 @@ select id, event_id::text, event_type, aggregate_type, aggregate_id,
    and (%(type)s::text is null or event_type = %(type)s)
    and (%(aggregate_type)s::text is null or aggregate_type = %(aggregate_type)s)
    and (%(aggregate_id)s::text is null or aggregate_id = %(aggregate_id)s)
+   and (%(ordering_key)s::text is null or ordering_key = %(ordering_key)s)
    and (%(code)s::text is null or last_error_code = %(code)s)
  order by outbox_events.failed_at, id
  offset 0) as failed

@@ -49,6 +49,11 @@ def test_within_the_limits_nothing_is_said() -> None:
             "blocked_keys",
             ("at least 2 key(s)", "with at least 7 row(s)", "limit is 0", "relay status"),
         ),
+        (
+            {"keys": KEYS._replace(blocked=1)},
+            "blocked_keys",
+            ("1 key is blocked by a failed row, and nothing waits behind it yet, the limit is 0",),
+        ),
         ({"oldest_unordered_seconds": 301.0}, "oldest_due_seconds", ("0:05:01", "limit is 0:05:00", "relay status")),
         ({"retrying": 11}, "retrying", ("11 pending", "limit is 10", "relay status")),
         ({"fresh": COUNT_LIMIT}, "pending", ("at least 100,000", "limit is 100", "relay status --watch")),
