@@ -50,7 +50,7 @@ examples:
     )
     kinds = command.add_subparsers(title="what to do", metavar="ACTION", required=True)
 
-    listed = _kind(kinds, "list", "failed rows, in the order in which they failed", _list)
+    listed = _kind(kinds, "list", "failed rows, in the order in which they failed", _list, "--code INTERNAL --since 2h")
     _add_filter(listed, "--reason")
     listed.add_argument(
         "--limit", type=int, default=50, metavar="N", help=f"at most so many, up to {MOST_LISTED:,}. 50"
@@ -58,12 +58,15 @@ examples:
     listed.add_argument("--after", metavar="CURSOR", help="go on after a page, with what its end says")
     listed.add_argument("--json", action="store_true", help="a JSON document with rows and the cursor, next")
 
-    shown = _kind(kinds, "show", "all that is known of a row, with its payload", _show)
+    shown = _kind(kinds, "show", "all that is known of a row, with its payload", _show, "4711")
     shown.add_argument("names", nargs="+", metavar="ID", help="the id of a row, or an event_id")
     shown.add_argument("--json", action="store_true", help="one JSON object a line")
 
-    for action, does in ((Action.RETRY, "publish rows again"), (Action.DISCARD, "give rows up, and keep them")):
-        kind = _kind(kinds, action.value, does, _acting(action))
+    for action, does, example in (
+        (Action.RETRY, "publish rows again", "--code INTERNAL --since 2h --dry-run"),
+        (Action.DISCARD, "give rows up, and keep them", '4711 --reason "a test order"'),
+    ):
+        kind = _kind(kinds, action.value, does, _acting(action), example)
         kind.add_argument("names", nargs="*", metavar="ID", help="ids of rows, or event_ids")
         _add_filter(kind)
         kind.add_argument("--all", action="store_true", help="every failed row that is not discarded")
@@ -76,8 +79,14 @@ examples:
         kind.add_argument("--json", action="store_true", help="the counts as JSON")
 
 
-def _kind(kinds: Any, name: str, does: str, work: _Work) -> argparse.ArgumentParser:
-    kind: argparse.ArgumentParser = kinds.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+def _kind(kinds: Any, name: str, does: str, work: _Work, example: str) -> argparse.ArgumentParser:
+    kind: argparse.ArgumentParser = kinds.add_parser(
+        name,
+        help=does,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description=f"{does[0].upper()}{does[1:]}.",
+        epilog=f"example:\n  python -m relay failed {name} {example}",
+    )
     kind.allow_abbrev = False
     kind.set_defaults(command=lambda options: asyncio.run(_run(options, loaded(), work)))
     return kind
@@ -90,10 +99,16 @@ def _add_filter(kind: argparse.ArgumentParser, *more: str) -> None:
     group.add_argument("--aggregate-type", metavar="TYPE")
     group.add_argument("--aggregate-id", metavar="ID")
     group.add_argument("--ordering-key", metavar="KEY")
-    group.add_argument("--failure-reason", *more, choices=REASONS, help="discarded ones are meant only by this")
+    group.add_argument(
+        "--failure-reason",
+        *more,
+        choices=REASONS,
+        metavar="WHY",
+        help=f"{', '.join(REASONS[:-1])} or {REASONS[-1]}; discarded ones are meant only by this",
+    )
     group.add_argument("--code", metavar="CODE", help="of their last error")
-    group.add_argument("--since", type=_moment, metavar="TIME", help="failed since: 2h ago, or an RFC 3339 time")
-    group.add_argument("--until", type=_moment, metavar="TIME", help="failed until then")
+    group.add_argument("--since", type=_moment, metavar="TIME", help="failed since then: 2h, or 2024-01-31T12:00:00Z")
+    group.add_argument("--until", type=_moment, metavar="TIME", help="failed before then, written like --since")
 
 
 async def _run(options: argparse.Namespace, settings: Settings, work: _Work) -> int:

@@ -11,9 +11,14 @@ from relay.cli import main
 from relay.cli.main import _parser
 
 
-def _parsers() -> dict[str, argparse.ArgumentParser]:
-    (action,) = (action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction))
-    return dict(action.choices)
+def _parsers(parser: argparse.ArgumentParser | None = None, before: str = "") -> dict[str, argparse.ArgumentParser]:
+    """Every command by its name, and after it what it can do, such as `failed list`."""
+    parsers: dict[str, argparse.ArgumentParser] = {}
+    for action in (parser or _parser())._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, found in action.choices.items():
+                parsers |= {before + name: found, **_parsers(found, f"{before}{name} ")}
+    return parsers
 
 
 def _examples(parser: argparse.ArgumentParser) -> list[str]:
@@ -41,11 +46,17 @@ def test_every_command_is_known_here() -> None:
         "doctor",
         "emit",
         "failed",
+        "failed discard",
+        "failed list",
+        "failed retry",
+        "failed show",
         "migrate",
         "run",
         "status",
         "tick",
         "topics",
+        "topics ensure",
+        "topics plan",
     ]
 
 
@@ -58,7 +69,7 @@ def test_every_command_has_examples_that_it_understands(name: str) -> None:
     for example in examples:
         assert " | " not in example
         assert example.count("python -m relay") - (name == "dev") <= 1
-        assert _arguments(example)[0] == name
+        assert _arguments(example)[: len(name.split())] == name.split()
         assert callable(_parser().parse_args(_arguments(example)).command)
 
 
@@ -69,12 +80,24 @@ def test_help_fits_a_terminal(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert [line for line in _parsers()[name].format_help().splitlines() if len(line) > 80] == []
 
 
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name.startswith("failed ") and name != "failed show"])
+def test_the_times_that_the_help_shows_are_accepted(name: str) -> None:
+    """Each between its words and a comma or the end."""
+    (shown,) = (action.help for action in _parsers()[name]._actions if "--since" in action.option_strings)
+    assert shown
+    times = shown.partition(": ")[2].split(", or ")
+    assert len(times) == 2
+    for time in times:
+        reason = ["--reason", "a test"] if name == "failed discard" else []
+        assert _parser().parse_args([*name.split(), "--since", time, "--until", time, *reason]).since
+
+
 def test_no_command_is_a_wrong_call_and_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit 2, as for any other wrong call; stdout belongs to results."""
     assert main([]) == 2
 
     said = capsys.readouterr()
-    assert all(name in said.err for name in COMMANDS)
+    assert all(name in said.err for name in COMMANDS if " " not in name)
     assert said.out == ""
 
 
