@@ -45,7 +45,7 @@ LINES = (
         "batch",
         ("info",),
         "a batch was committed",
-        ("claimed", "published", "retried", "failed", "size_bytes", "ms"),
+        ("claimed", "published", "retried", "failed", "released", "size_bytes", "ms"),
     ),
     Line(
         "event_published",

@@ -175,6 +175,7 @@ class LogLines:
             published=event.published,
             retried=event.retried,
             failed=event.failed,
+            released=event.claimed - event.published - event.retried - event.failed,
             size_bytes=event.size_bytes,
             ms=round(event.seconds * 1000, 1),
         )

@@ -77,14 +77,15 @@ STATS = RelayStats(1, 2.5, 0, 2, 0, 0, 0, 0, 10_000, None, 60.0, 5, 4, 1, 0, 1, 
 
 LINES: list[tuple[object, dict[str, Any]]] = [
     (
-        BatchSettled(claimed=5, published=3, retried=1, failed=1, size_bytes=2_000, seconds=0.01234),
+        BatchSettled(claimed=7, published=3, retried=1, failed=1, size_bytes=2_000, seconds=0.01234),
         {
             "level": "info",
             "event": "batch",
-            "claimed": 5,
+            "claimed": 7,
             "published": 3,
             "retried": 1,
             "failed": 1,
+            "released": 2,
             "size_bytes": 2_000,
             "ms": 12.3,
         },
