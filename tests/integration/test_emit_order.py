@@ -62,8 +62,10 @@ def in_two_emits(connection: Connection, keys: Sequence[str], number: int) -> No
 
 
 def test_two_emits_each_in_crossed_order_end_one_of_two_transactions(database: str) -> None:
-    """With SQLSTATE 40P01; the other one commits, and the one that is run again does too."""
-    one, other = (keys[0] for keys in list(buckets(database, [f"key-{n}" for n in range(20)]).values())[:2])
+    """With SQLSTATE 40P01; the other one commits, and the one that is run again does too. The locks are named."""
+    found = buckets(database, [f"key-{n}" for n in range(20)])
+    (one_bucket, (one, *_)), (other_bucket, (other, *_)) = list(found.items())[:2]
+    details: list[str] = []
 
     def second_emit(connection: Connection, key: str, number: int) -> str:
         try:
@@ -71,6 +73,7 @@ def test_two_emits_each_in_crossed_order_end_one_of_two_transactions(database: s
             connection.commit()
         except pg.DeadlockDetected as deadlock:
             connection.rollback()
+            details.append(str(deadlock.diag.message_detail))
             return str(deadlock.sqlstate)
         return "committed"
 
@@ -82,6 +85,8 @@ def test_two_emits_each_in_crossed_order_end_one_of_two_transactions(database: s
         ends = [threads.submit(second_emit, second, one, 2).result(), crossing.result()]
 
         assert sorted(ends) == ["40P01", "committed"]
+        named = re.findall(r"advisory lock \[\d+,1869968482,(\d+),2\]", details[0])
+        assert sorted(map(int, named)) == sorted([one_bucket, other_bucket])
         assert count(database) == 2
         if ends[0] == "40P01":
             in_two_emits(second, [other, one], 2)
