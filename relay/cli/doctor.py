@@ -4,9 +4,13 @@ import argparse
 import asyncio
 import json
 
+import psycopg
+
 from relay.cli.parts import listening_opener, pubsub_address, routes
 from relay.cli.refusals import refusals
+from relay.errors import ConfigurationError
 from relay.operate.doctor import Finding, Patient, doctor
+from relay.outbox.connect import conninfo, place
 from relay.settings import Settings, load, strangers
 
 
@@ -50,7 +54,17 @@ def patient(settings: Settings) -> Patient:
         broker=pubsub_address(settings),
         warnings=strangers(),
         listen=listening_opener(settings) if settings.relay_notify else None,
+        listens_at=_listens_at(settings),
     )
+
+
+def _listens_at(settings: Settings) -> str:
+    url = settings.relay_listen_url.get_secret_value() or settings.require_database()
+    try:
+        conninfo(url)
+    except (ConfigurationError, psycopg.Error):
+        return ""
+    return place(url)
 
 
 def _show(finding: Finding) -> None:

@@ -45,6 +45,13 @@ def conninfo(url: str, app: str = "", setting: str = DATABASE_URL) -> str:
     return make_conninfo(url, **{**ours, **parts, **named, "client_encoding": "utf8"})
 
 
+def place(url: str) -> str:
+    """The host and the port to which a URL leads, as far as it names them; it must be one that `conninfo` takes."""
+    parts = conninfo_to_dict(url)
+    host, port = parts.get("hostaddr") or parts.get("host") or "localhost", parts.get("port") or "5432"
+    return f"{host}:{port}"
+
+
 def connect(url: str, app: str = "") -> psycopg.Connection[Any]:
     """Connect for a command that runs and ends."""
     try:

@@ -1,5 +1,6 @@
 """The doctor on real servers: each thing well, and each thing broken."""
 
+import socket
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from relay import emit
 from relay.cli.doctor import patient
 from relay.dev.stack import PROJECT_ID, Stack
 from relay.kernel.duration import parse
-from relay.operate.doctor import Finding, doctor
+from relay.operate.doctor import Finding, doctor, examination, findings
 from relay.operate.doctor.outbox import WRITES
 from relay.settings import Settings
 from tests.support.outbox import event
@@ -113,6 +114,26 @@ async def test_a_relay_that_would_not_be_woken_is_warned_of(examine: Examine, st
 
     found = await examine(relay_notify=False)
     assert statuses(found, "wake-up") == ["ok"]
+
+
+async def test_a_url_that_a_start_refuses_is_told_once(examine: Examine) -> None:
+    """The relay would not poll: it would not start."""
+    found = await examine(relay_listen_url=SecretStr("postgresql://u@127.0.0.1:99999/db"))
+    assert ["RELAY_LISTEN_URL" in finding.found for finding in found["configuration"]] == [True]
+    assert "wake-up" not in found
+
+
+async def test_a_server_that_does_not_answer_a_listener_is_named(
+    examine: Examine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check ends by itself, as a warning, before any check is ended as one that breaks."""
+    monkeypatch.setattr(examination, "WAKE_UP_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        found = await examine(relay_listen_url=SecretStr(f"postgresql://u@127.0.0.1:{port}/db"))
+    assert statuses(found, "wake-up") == ["warn"]
+    assert f"127.0.0.1:{port}: no answer within 0.5 s" in found["wake-up"][0].found
+    assert examination.WAKE_UP_SECONDS < findings.CHECK_SECONDS
 
 
 async def test_without_its_database_the_broker_is_looked_at_all_the_same(examine: Examine) -> None:

@@ -1,5 +1,6 @@
 """All checks, in the order in which they are best read, for one relay as it is configured."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from relay.operate.doctor.findings import Check, Finding, Report, examine, fail,
 from relay.operate.doctor.look import Look
 from relay.operate.doctor.outbox import MOST_COUNTED, outbox_checks
 from relay.operate.doctor.server import server_checks
+from relay.operate.remedies import heard_again
 from relay.outbox.connect import connect_async
 from relay.outbox.listening import Listening
 
@@ -32,6 +34,11 @@ class Patient:
     broker: PubSubAddress
     warnings: Sequence[str] = ()  # what of the configuration has no effect
     listen: Callable[[], Awaitable[Listening]] | None = None  # how it would hear of new events, where it is to
+    listens_at: str = ""  # the host and port of that; nothing where the configuration names none that can be
+
+
+# Two connections, of which each may take long, and the notification; less than any check may take.
+WAKE_UP_SECONDS = 15.0
 
 
 async def doctor(patient: Patient, tell: Callable[[Finding], None]) -> Report:
@@ -89,16 +96,16 @@ class _Examination:
     async def _woken(self) -> Sequence[Finding]:
         if self._patient.listen is None:
             return (ok("wake-up", "RELAY_NOTIFY is off: an idle relay polls every RELAY_POLL_MS"),)
+        if not self._patient.listens_at:
+            return ()  # relay run does not start with it, which the configuration's check has said
         try:
-            listening = await self._patient.listen()
+            async with asyncio.timeout(WAKE_UP_SECONDS):
+                listening = await self._patient.listen()
         except (psycopg.Error, RelayError, OSError) as error:
-            return (
-                warn(
-                    "wake-up",
-                    f"the relay would not hear of new events, and poll: {_first_line(error)}",
-                    "set RELAY_LISTEN_URL to a direct connection to the database of DATABASE_URL, or RELAY_NOTIFY=off",
-                ),
-            )
+            said = _first_line(error) or f"no answer within {WAKE_UP_SECONDS:g} s"
+            if isinstance(error, psycopg.errors.ConnectionTimeout | TimeoutError):
+                said = f"{self._patient.listens_at}: {said}"
+            return (warn("wake-up", f"the relay would not hear of new events, and poll: {said}", heard_again(error)),)
         found = ok("wake-up", f"a notification arrives at {listening.database}: an idle relay sleeps until an event")
         await listening.close()
         return (found,)
