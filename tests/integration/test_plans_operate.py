@@ -174,6 +174,12 @@ def test_discarded_rows_have_an_index_too(connection: psycopg.Connection[Any]) -
     assert scan["Index Name"] == "outbox_events_failed_rows"
 
 
+def test_failed_rows_of_a_key_are_found_among_the_failed_rows(connection: psycopg.Connection[Any]) -> None:
+    """And not among all that is stored."""
+    (scan,) = scans(connection, "failed_page", {**PAGE, "ordering_key": "k0"})
+    assert (scan["Index Name"], scan["Actual Rows"]) == ("outbox_events_unresolved", 1)
+
+
 def test_rows_are_named_through_the_indexes_of_their_names(connection: psycopg.Connection[Any]) -> None:
     """One lookup a name."""
     event_ids = [row[0] for row in connection.execute("select event_id from outbox_events order by id limit 2")]

@@ -13,11 +13,13 @@ from uuid import uuid4
 import psycopg
 import pytest
 from psycopg import IsolationLevel, sql
+from psycopg.conninfo import make_conninfo
 from psycopg.pq import Trace
 
 from relay import emit
 from relay.dev.stack import Stack
 from relay.errors import ConfigurationError
+from relay.kernel.failure import sentence
 from relay.kernel.observe import PassFailed, PassFinished
 from relay.operate.stats import short_look
 from relay.outbox import listening as listening_module
@@ -193,6 +195,21 @@ async def test_a_database_without_an_outbox_is_refused_by_name(bench: Bench, bar
     """Whoever mistyped RELAY_LISTEN_URL is told so."""
     with pytest.raises(ConfigurationError, match="RELAY_LISTEN_URL must lead to the database of DATABASE_URL"):
         await Listening.open(lambda: connect_async(bare_database), lambda: connect_async(bench.url), "public")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"password": "wr0ng"}, r'FATAL: +password authentication failed for user "\w+"$'),
+        ({"dbname": "not_there"}, r'FATAL: +database "not_there" does not exist$'),
+    ],
+)
+async def test_what_a_server_says_to_a_listener_may_be_logged(bench: Bench, wrong: dict[str, str], said: str) -> None:
+    """As it says it; the password that was tried is not told."""
+    with pytest.raises(ConfigurationError, match="RELAY_LISTEN_URL") as refused:
+        await connect_async(make_conninfo(bench.url, **wrong), setting="RELAY_LISTEN_URL")
+    assert re.search(said, sentence(refused.value))
+    assert "wr0ng" not in sentence(refused.value)
 
 
 async def test_a_connection_is_proved_as_soon_as_its_proof_arrives(bench: Bench) -> None:
