@@ -32,7 +32,12 @@ SICK, HOPELESS = sized(12, 200), sized(2, 10)
 RETRIES = {"RELAY_RETRY_BASE_MS": "50", "RELAY_RETRY_MAX_MS": "500", "RELAY_RETRY_JITTER_MS": "50"}
 
 
-HOLD = "select from outbox_events where id = any (%s) and published_at is null for update skip locked"
+HOLD = """
+select from outbox_events
+ where id in (select id from outbox_events
+               where ordering_key = any (%s) and published_at is null order by random() limit 50)
+   for update skip locked
+"""
 NOT_BLOCKED = (
     "not exists (select from outbox_events as head where head.ordering_key = outbox_events.ordering_key "
     "and head.blocks_key and head.id < outbox_events.id)"
@@ -119,8 +124,8 @@ class Operator:
         chance = random.Random()  # noqa: S311
         with psycopg.connect(self._url) as connection:
             while not end.is_set():
-                ids = [chance.randrange(1, EVENTS) for _ in range(50)]
-                held = connection.execute(HOLD, [ids])
+                keys = [f"key-{chance.randrange(KEYS)}" for _ in range(20)]
+                held = connection.execute(HOLD, [keys])
                 self.held += held.rowcount
                 end.wait(chance.uniform(0.01, 0.3))
                 connection.rollback()
