@@ -72,6 +72,7 @@ async def test_a_transaction_that_is_held_open_does_not_slow_a_drain(
         await first.close()
         assert count(url, PENDING) == 0
         assert entries_read(url, "outbox_events_fresh", ROWS) / ROWS < MOST_VISITS
+        print(f"{ROWS} rows, {statement}: the last tenth at {seconds[0] / seconds[1]:.2f} of the first's rate")  # noqa: T201 -- the figure itself
         if FULL:
             assert seconds[1] * STEADY <= seconds[0], seconds
 
@@ -91,5 +92,6 @@ async def test_what_is_scheduled_for_later_costs_nothing_today(own_stack: Stack,
             await drain.close()
         assert entries_read(beside, "outbox_events_delayed", TODAY) == 0
         assert count(beside, PENDING) == ROWS
+        print(f"{TODAY} rows beside {ROWS} for tomorrow take {seconds[1] / seconds[0]:.3f} of the time")  # noqa: T201
         if FULL:
             assert seconds[1] < 1.05 * seconds[0], seconds

@@ -143,7 +143,7 @@ def kill_one_every_second(
     killed = out = 0
     deadline = time.monotonic() + LONG
     while not until_then():
-        assert time.monotonic() < deadline, "not everything goes out"
+        assert time.monotonic() < deadline, f"not everything goes out: {out} are, {killed} relays were killed"
         next_death = time.monotonic() + KILL_EVERY
         until(lambda: time.monotonic() >= next_death, "a second passes", LONG)  # noqa: B023
         out, before = published(), out
