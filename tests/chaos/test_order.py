@@ -16,7 +16,7 @@ from psycopg import errors as pg
 from relay import emit
 from relay.dev.pubsub import Fault, set_faults
 from tests.support.audits import Audit
-from tests.support.chaos import FULL, logged, settings, sized
+from tests.support.chaos import FULL, emit_events, logged, settings, sized
 from tests.support.commands import Commands
 from tests.support.outbox import FAILED, PENDING, PUBLISHED, count, event
 from tests.support.pubsub import PubSubSide
@@ -132,7 +132,7 @@ class Operator:
 
 
 def kill_one_every_second(
-    relay: Commands, folder: Path, published: Callable[[], int], until_then: Callable[[], bool], relays: ExitStack
+    relay: Commands, folder: Path, database: str, until_then: Callable[[], bool], relays: ExitStack
 ) -> int:
     """Keep three relays at work, and kill the oldest of them every second; answer with the number of the dead."""
 
@@ -146,7 +146,9 @@ def kill_one_every_second(
         assert time.monotonic() < deadline, f"not everything goes out: {out} are, {killed} relays were killed"
         next_death = time.monotonic() + KILL_EVERY
         until(lambda: time.monotonic() >= next_death, "a second passes", LONG)  # noqa: B023
-        out, before = published(), out
+        # What is alone in its topic cannot be told from a topic that is away: others go on coming.
+        emit_events(database, 1)
+        out, before = count(database, PUBLISHED), out
         if out - before < KILL_AFTER:
             out = before
             continue
@@ -175,16 +177,14 @@ async def test_order_under_kills_failures_and_locks(
     def behind_the_hopeless() -> bool:
         """Everything is out but what waits for an operator."""
         return (
-            count(database) == EVENTS
+            count(database, "ordering_key is not null") == EVENTS
             and count(database, FAILED) == HOPELESS
             and count(database, f"{PENDING} and {NOT_BLOCKED}") == 0
         )
 
     with ExitStack() as relays:
         with thread(operator.work), thread(emitters.work), thread(emitters.work), thread(emitters.work):
-            killed = kill_one_every_second(
-                commands, tmp_path, lambda: count(database, PUBLISHED), behind_the_hopeless, relays
-            )
+            killed = kill_one_every_second(commands, tmp_path, database, behind_the_hopeless, relays)
         assert killed >= 1
         assert operator.held > 0
         await pubsub.heal()
@@ -194,7 +194,8 @@ async def test_order_under_kills_failures_and_locks(
 
     report = await audit(channel)
     assert report.passed, report
-    assert (report.expected, report.lost, report.inversions, report.pending, report.failed) == (EVENTS, 0, 0, 0, 0)
+    assert (report.lost, report.inversions, report.pending, report.failed) == (0, 0, 0, 0)
+    assert report.expected == count(database) > EVENTS
     assert report.ordered
     if FULL:
         print(f"{killed} killed, {operator.held} rows held, {report}")  # noqa: T201
