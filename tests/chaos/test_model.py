@@ -234,7 +234,7 @@ class Model(RuleBasedStateMachine):
         """Let something asynchronous end."""
         try:
             self.runner.run(work)
-        except BaseException:
+        except BaseException:  # a death that was asked for, too, leaves a machine that cannot go on
             self.broken = True
             raise
 

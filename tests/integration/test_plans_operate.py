@@ -1,6 +1,5 @@
 """The plans of what operators ask, pinned on a table whose statistics are wrong: none looks at published rows."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +8,7 @@ import pytest
 
 from relay.dev.stack import Stack
 from relay.outbox.statements import statement
+from tests.support.plans import scans
 from tests.support.postgres import fresh_database
 
 ROWS = 5_000
@@ -66,21 +66,6 @@ def connection(filled: str) -> Iterator[psycopg.Connection[Any]]:
         connection.execute(statement("operate_enter"), {"search_path": '"public"'})
         yield connection
         connection.rollback()
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every node of a plan."""
-    yield plan
-    for child in plan.get("Plans", []):
-        yield from nodes(child)
-
-
-def scans(connection: psycopg.Connection[Any], name: str, values: dict[str, Any]) -> list[dict[str, Any]]:
-    """Run a statement; answer with the nodes of its plan that touch a table."""
-    row = connection.execute(b"explain (analyze, format json, timing off) " + statement(name), values).fetchone()
-    assert row
-    plan = row[0] if isinstance(row[0], list) else json.loads(row[0])
-    return [node for node in nodes(plan[0]["Plan"]) if node["Node Type"].endswith("Scan") and "Relation Name" in node]
 
 
 @pytest.mark.parametrize("most", [100_000, 2_000, 100])
