@@ -1,0 +1,1 @@
+"""What the relay reaches, beside the most that this machine allows and beside others: `make bench`."""

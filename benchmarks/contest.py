@@ -1,0 +1,93 @@
+"""Whoever is measured is a process: it says `ready`, waits for `go`, works, and answers with a line of JSON."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_STOP_SECONDS = 20.0
+
+
+class ContestError(Exception):
+    """A contestant did not do what it was asked for."""
+
+
+@dataclass
+class Contestant:
+    """A process that is measured."""
+
+    process: "subprocess.Popen[str]"
+    command: Sequence[str]
+
+    def go(self) -> None:
+        """Let it begin."""
+        self._stdin.write("go\n")
+        self._stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        """What it found; the process ends with it."""
+        line = self._line()
+        self.end()
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def end(self) -> None:
+        """Stop it, in the way in which every program of a benchmark ends: when its input does."""
+        self._stdin.close()
+        try:
+            self.process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+
+    def ready(self) -> None:
+        """Wait until it may be told to begin."""
+        if (line := self._line()) != "ready":
+            self.end()
+            raise ContestError(f"{' '.join(self.command)} said {line!r} in place of ready")
+
+    def _line(self) -> str:
+        if self.process.stdout is None:
+            raise AssertionError("started without this pipe")
+        line = self.process.stdout.readline()
+        if not line:
+            self.process.wait(_STOP_SECONDS)
+            raise ContestError(f"{' '.join(self.command)} ended with code {self.process.returncode}")
+        return line.strip()
+
+    @property
+    def _stdin(self) -> Any:
+        if self.process.stdin is None:
+            raise AssertionError("started without this pipe")
+        return self.process.stdin
+
+
+def start(command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None) -> Contestant:
+    """Start a process, and wait until it is ready."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+        cwd=folder,
+    )
+    contestant = Contestant(process, command)
+    contestant.ready()
+    return contestant
+
+
+def take_part() -> None:
+    """As a contestant: say that everything is ready, and wait for the word."""
+    print("ready", flush=True)
+    input()
+
+
+def answer(**values: Any) -> None:
+    """As a contestant: say what was found."""
+    print(json.dumps(values), flush=True)

@@ -1,0 +1,93 @@
+"""Where everything is measured: a durable Postgres, an emulator, a topic with one subscription that is read."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+
+import psycopg
+from google.pubsub_v1.types import Subscription, Topic
+
+from benchmarks.contest import Contestant, start
+from benchmarks.google import GooglePubSub, jar
+from relay.brokers.pubsub_client import PubSubAddress
+from relay.dev.stack import PROJECT_ID, Part, Stack
+from relay.outbox import schema
+
+# What Postgres itself would have; the embedded one is smaller.
+POSTGRES_SETTINGS = {"shared_buffers": "128MB"}
+_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Stand:
+    """The servers of a benchmark."""
+
+    database_url: str
+    emulator: str
+    broker: str  # what is behind the emulator's address, in words
+    _names: Iterator[int] = field(default_factory=lambda: count(1))
+
+    @property
+    def address(self) -> PubSubAddress:
+        """The emulator."""
+        return PubSubAddress(PROJECT_ID, emulator=self.emulator)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the relay, and everybody else, reads."""
+        return {
+            "DATABASE_URL": self.database_url,
+            "PUBSUB_EMULATOR_HOST": self.emulator,
+            "PUBSUB_PROJECT_ID": PROJECT_ID,
+        }
+
+    @contextmanager
+    def topic(self) -> Iterator[str]:
+        """A new topic with one subscription, which a process of its own reads for as long as the block lasts."""
+        name = f"bench-{next(self._names)}"
+        asyncio.run(_create(self.address, name))
+        reader = start([sys.executable, "-m", "benchmarks.reader", name], self.environment)
+        try:
+            reader.go()
+            yield name
+        finally:
+            reader.end()
+            asyncio.run(_delete(self.address, name))
+
+    def start(self, *command: str, **environment: str) -> Contestant:
+        """Start a program of this package as a contestant; it is ready when this returns."""
+        return start([sys.executable, "-m", *command], {**self.environment, **environment})
+
+
+@contextmanager
+def stand() -> Iterator[Stand]:
+    """Start the servers; all of it is gone when the block ends."""
+    google = jar()
+    parts = {Part.POSTGRES} if google else {Part.POSTGRES, Part.PUBSUB}
+    with Stack.start(parts, postgres_settings=POSTGRES_SETTINGS, durable=True) as stack:
+        with psycopg.connect(stack.database_url) as connection:
+            schema.migrate(connection, "public", schema.newest())
+        if google is None or stack.postgres is None:
+            yield Stand(stack.database_url, stack.pubsub_emulator_host, "the emulator of relay.dev")
+            return
+        emulator = GooglePubSub(stack.postgres.sandbox, google)
+        emulator.start()
+        yield Stand(stack.database_url, emulator.url, f"Google's emulator, {google.stem.split('-')[-2]}")
+
+
+async def _create(address: PubSubAddress, name: str) -> None:
+    async with address.publisher() as publisher, address.subscriber() as subscriber:
+        await publisher.create_topic(Topic(name=address.topic(name)), timeout=_SECONDS)
+        subscription = Subscription(
+            name=address.subscription(name), topic=address.topic(name), enable_message_ordering=True
+        )
+        await subscriber.create_subscription(subscription, timeout=_SECONDS)
+
+
+async def _delete(address: PubSubAddress, name: str) -> None:
+    async with address.publisher() as publisher, address.subscriber() as subscriber:
+        await subscriber.delete_subscription(subscription=address.subscription(name), timeout=_SECONDS)
+        await publisher.delete_topic(topic=address.topic(name), timeout=_SECONDS)
