@@ -23,7 +23,7 @@ class Contestant:
     command: Sequence[str]
 
     def go(self) -> None:
-        """Let it begin."""
+        """Let it begin; one that works until it is told to end is told with the second word."""
         self._stdin.write("go\n")
         self._stdin.flush()
 
@@ -85,6 +85,11 @@ def start(command: Sequence[str], environment: Mapping[str, str], folder: Path |
 def take_part() -> None:
     """As a contestant: say that everything is ready, and wait for the word."""
     print("ready", flush=True)
+    input()
+
+
+def until_told() -> None:
+    """As a contestant that works until it is told to end: wait for that word."""
     input()
 
 
