@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +30,10 @@ class Contestant:
 
     def answer(self) -> dict[str, Any]:
         """What it found; the process ends with it."""
-        line = self._line()
+        return self.heard(self.line())
+
+    def heard(self, line: str) -> dict[str, Any]:
+        """What it said with a line; the process ends with it."""
         self.end()
         answer: dict[str, Any] = json.loads(line)
         return answer
@@ -47,11 +51,12 @@ class Contestant:
 
     def ready(self) -> None:
         """Wait until it may be told to begin."""
-        if (line := self._line()) != "ready":
+        if (line := self.line()) != "ready":
             self.end()
             raise ContestError(f"{' '.join(self.command)} said {line!r} in place of ready")
 
-    def _line(self) -> str:
+    def line(self) -> str:
+        """What it says next; this waits for it."""
         if self.process.stdout is None:
             raise AssertionError("started without this pipe")
         line = self.process.stdout.readline()
@@ -80,6 +85,21 @@ def start(command: Sequence[str], environment: Mapping[str, str], folder: Path |
     contestant = Contestant(process, command)
     contestant.ready()
     return contestant
+
+
+def race(contestants: Sequence[Contestant]) -> tuple[list[dict[str, Any]], float]:
+    """Let all begin at once; answer with what each found, and the seconds from the first word to the last answer."""
+    try:
+        began = time.monotonic()
+        for contestant in contestants:
+            contestant.go()
+        lines = [contestant.line() for contestant in contestants]
+        seconds = time.monotonic() - began
+    except BaseException:
+        for contestant in contestants:
+            contestant.end()
+        raise
+    return [contestant.heard(line) for contestant, line in zip(contestants, lines, strict=True)], seconds
 
 
 def take_part() -> None:

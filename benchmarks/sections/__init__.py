@@ -1,1 +1,13 @@
 """The parts of the benchmark, each a module with a TITLE and `measure`."""
+
+import importlib
+from typing import cast
+
+from benchmarks.figures import Section
+
+NAMES = ("drain", "limit")
+
+
+def load(name: str) -> Section:
+    """A part by its name; what it needs is imported only now."""
+    return cast("Section", importlib.import_module(f"{__name__}.{name}"))

@@ -1,0 +1,58 @@
+"""Measures everything, or some of it: `python -m benchmarks [--quick] [--only drain,limit]`, or `make bench`."""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+
+from benchmarks import environment, report
+from benchmarks.figures import Figure, Size
+from benchmarks.ratios import judged
+from benchmarks.record import LATEST, Run
+from benchmarks.sections import NAMES, load
+from benchmarks.stand import Stand, stand
+
+FULL = Size(rounds=3, events=100_000)
+QUICK = Size(rounds=3, events=20_000, quick=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print as figures come, and keep what was found; a claim that does not hold is told, not an error."""
+    asked = _parser().parse_args(arguments)
+    size = QUICK if asked.quick else FULL
+    with stand() as servers:
+        ran = environment.read(servers, size)
+        print(report.header(ran), flush=True)
+        figures = [figure for name in asked.only for figure in _measured(name, servers, size)]
+    ratios = judged(figures)
+    print(report.verdicts(ratios), report.closing(ratios), sep="\n")
+    if asked.keep:
+        Run(ran, figures, ratios).store()
+        print(f"kept in {LATEST.relative_to(environment.ROOT)}; make docs brings it to docs/performance.md")
+    return 0
+
+
+def _measured(name: str, servers: Stand, size: Size) -> Iterator[Figure]:
+    section = load(name)
+    print(report.heading(section.TITLE), flush=True)
+    for figure in section.measure(servers, size):
+        print(report.line(figure), flush=True)
+        yield figure
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure the relay.")
+    parser.add_argument("--quick", action="store_true", help="in minutes, and less exact")
+    parser.add_argument("--only", type=_sections, default=NAMES, metavar="NAMES", help=f"some of {','.join(NAMES)}")
+    parser.add_argument("--keep", action="store_true", help="write benchmarks/results/latest.json")
+    return parser
+
+
+def _sections(text: str) -> tuple[str, ...]:
+    names = tuple(filter(None, map(str.strip, text.split(","))))
+    if wrong := sorted(set(names) - set(NAMES)):
+        raise argparse.ArgumentTypeError(f"no section is called {', '.join(wrong)}; there are {', '.join(NAMES)}")
+    return names
+
+
+if __name__ == "__main__":
+    sys.exit(main())

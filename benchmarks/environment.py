@@ -1,0 +1,84 @@
+"""What ran, and on what: without it a figure says nothing."""
+
+import os
+import platform
+import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psycopg
+
+from benchmarks.figures import Size
+from benchmarks.stand import Stand
+
+ROOT = Path(__file__).resolve().parent.parent
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Enough to repeat a run; neither who nor where."""
+
+    date: str
+    commit: str
+    uncommitted: bool  # whether the code was another than that of the commit
+    size: str
+    cpus: int
+    memory_gb: int
+    system: str
+    python: str
+    postgres: str
+    broker: str
+    psycopg: str
+
+
+def read(stand: Stand, size: Size) -> Environment:
+    """Describe this run."""
+    commit, changes = _git("rev-parse", "--short=10", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
+    return Environment(
+        date=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        commit=commit or UNKNOWN,
+        uncommitted=bool(changes),
+        size="quick" if size.quick else "full",
+        cpus=os.cpu_count() or 0,
+        memory_gb=round(memory() / 2**30),
+        system=f"{platform.system()} {platform.machine()}",
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        postgres=_postgres(stand.database_url),
+        broker=stand.broker,
+        psycopg=f"{psycopg.__version__} ({psycopg.pq.__impl__})",
+    )
+
+
+def lines(environment: Environment) -> list[tuple[str, str]]:
+    """The same in words, a line each."""
+    changed = ", with changes that are not committed" if environment.uncommitted else ""
+    return [
+        ("date", f"{environment.date}, {environment.size} run"),
+        ("commit", f"{environment.commit}{changed}"),
+        ("machine", f"{environment.cpus} CPUs, {environment.memory_gb} GB, {environment.system}"),
+        ("Python", environment.python),
+        ("Postgres", environment.postgres),
+        ("broker", environment.broker),
+        ("psycopg", environment.psycopg),
+    ]
+
+
+def memory() -> int:
+    """The bytes of memory of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _postgres(url: str) -> str:
+    with psycopg.connect(url) as connection:
+        row = connection.execute("show server_version").fetchone()
+    return str(row[0]) if row else UNKNOWN
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)  # noqa: S607 -- whichever git is there
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

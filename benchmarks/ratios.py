@@ -1,0 +1,179 @@
+"""What is claimed of the relay, as ratios of figures of one run: on another machine they hold or fail alike."""
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from benchmarks.figures import Figure
+
+
+class Way(Enum):
+    """On which side of its bound a value has to be."""
+
+    AT_LEAST = "≥"
+    AT_MOST = "≤"
+    BELOW = "<"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What is wanted of a value."""
+
+    way: Way
+    value: float
+    unit: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.way.value} {written(self.value, self.unit)}"
+
+    def holds(self, value: float) -> bool:
+        """Whether the value is within."""
+        match self.way:
+            case Way.AT_LEAST:
+                return value >= self.value
+            case Way.AT_MOST:
+                return value <= self.value
+            case Way.BELOW:
+                return value < self.value
+
+
+@dataclass(frozen=True)
+class Named:
+    """The figure of this name."""
+
+    section: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.section}: {self.name}"
+
+    def find(self, figures: Iterable[Figure]) -> Figure | None:
+        """The figure, if it was measured."""
+        found = (figure for figure in figures if (figure.section, figure.name) == (self.section, self.name))
+        return next((figure for figure in found if figure.values), None)
+
+
+PEERS = "peers"
+RELAY = Named(PEERS, "relay")
+
+
+@dataclass(frozen=True)
+class BestPeer:
+    """The fastest of the peers, of all or of those that are written in one language."""
+
+    language: str = ""
+
+    def __str__(self) -> str:
+        return f"{PEERS}: the best{f' in {self.language}' if self.language else ''}"
+
+    def find(self, figures: Iterable[Figure]) -> Figure | None:
+        """The figure, if any of them was measured."""
+        ending = f"({self.language})" if self.language else ")"
+        peers = [figure for figure in figures if figure.section == PEERS and figure.name.endswith(ending)]
+        return max((peer for peer in peers if peer.values), key=lambda peer: peer.median, default=None)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence that the figures of a run bear out, or do not."""
+
+    name: str
+    wanted: Bound
+    of: Named
+    over: Named | BestPeer | None = None  # without it, the figure itself is what is bounded
+
+    def judge(self, figures: Sequence[Figure]) -> "Ratio":
+        """What was reached."""
+        of, over = self.of.find(figures), self.over.find(figures) if self.over else None
+        missing = [str(asked) for asked, found in ((self.of, of), (self.over, over)) if asked and not found]
+        value = None if of is None or missing else paired(of, over) if over else of.median
+        return Ratio(
+            name=self.name,
+            wanted=str(self.wanted),
+            unit=self.wanted.unit,
+            of=str(self.of),
+            over=f"{over.section}: {over.name}" if over else str(self.over or ""),
+            value=value,
+            holds=None if value is None else self.wanted.holds(value),
+            missing=", ".join(missing),
+        )
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """What a claim came to."""
+
+    name: str
+    wanted: str
+    unit: str
+    of: str
+    over: str
+    value: float | None
+    holds: bool | None
+    missing: str = ""  # the figures without which nothing can be said
+
+    @property
+    def verdict(self) -> str:
+        """In one or two words."""
+        return {True: "reached", False: "not reached", None: "not measured"}[self.holds]
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"{self.verdict}: {self.name} {self.wanted} (without {self.missing})"
+        return f"{self.verdict}: {self.name} {self.wanted} (it is {written(self.value, self.unit)})"
+
+
+def paired(of: Figure, over: Figure) -> float:
+    """The median of the ratios of each round: what slows the machine down for a while slows both."""
+    if len(of.values) != len(over.values) or not all(over.values):
+        return of.median / over.median
+    return statistics.median(one / other for one, other in zip(of.values, over.values, strict=True))
+
+
+def written(value: float, unit: str) -> str:
+    """A value with its unit, as one reads it aloud."""
+    return f"{value:.3g} {unit}".rstrip()
+
+
+def judged(figures: Sequence[Figure], claims: "Sequence[Claim] | None" = None) -> list[Ratio]:
+    """All claims."""
+    return [claim.judge(figures) for claim in (CLAIMS if claims is None else claims)]
+
+
+def _named(section: str) -> Callable[[str], Named]:
+    return lambda name: Named(section, name)
+
+
+_drain, _latency, _growth = _named("drain"), _named("latency"), _named("growth")
+_LEAST, _MOST, _BELOW = Way.AT_LEAST, Way.AT_MOST, Way.BELOW
+
+CLAIMS = (
+    Claim("a backlog, beside the limit of this machine", Bound(_LEAST, 0.9), _drain("400 B"), _drain("limit, 400 B")),
+    Claim("a backlog, beside the best peer", Bound(_LEAST, 2.5), RELAY, BestPeer()),
+    Claim("a backlog, beside the best peer in Python", Bound(_LEAST, 5), RELAY, BestPeer("Python")),
+    Claim(
+        "1,000 deep keys, beside rows without a key", Bound(_LEAST, 0.5), _drain("400 B, 1,000 keys"), _drain("400 B")
+    ),
+    Claim(
+        "latency at 200/s, p50, beside a bare LISTEN loop",
+        Bound(_MOST, 1.5),
+        _latency("relay 200/s p50"),
+        _latency("listen 200/s p50"),
+    ),
+    Claim(
+        "latency at 200/s, p99, beside a bare LISTEN loop",
+        Bound(_MOST, 2),
+        _latency("relay 200/s p99"),
+        _latency("listen 200/s p99"),
+    ),
+    Claim("latency at 2,000/s, p99", Bound(_BELOW, 20, "ms"), _latency("relay 2,000/s p99")),
+    Claim(
+        "a backlog beside 10 M published rows, beside an empty table",
+        Bound(_LEAST, 0.9),
+        _growth("10 M published"),
+        _growth("empty"),
+    ),
+    Claim("resident memory", Bound(_MOST, 120, "MB"), Named("memory", "resident, 400 B backlog")),
+    Claim("CPU of an idle relay", Bound(_MOST, 0.2, "% of a core"), Named("idle", "cpu")),
+)

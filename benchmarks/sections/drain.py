@@ -1,0 +1,58 @@
+"""How fast a backlog goes out: by size, by keys, by relays, in turns with the limit of this machine."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from benchmarks.drains import LIMIT, RELAY, UNIT, Backlog, drain, warm_up
+from benchmarks.figures import Figure, Size, in_turns
+from benchmarks.stand import Stand
+
+TITLE = "Draining a backlog"
+_WARM_UP = 100_000
+_DEEP = 100  # rows that a key has at least, where keys are deep
+_SHALLOW = 10
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way in which a backlog is drained."""
+
+    name: str
+    size: int = 400
+    keys: int = 0
+    rows_a_key: int = _DEEP
+    program: str = RELAY
+    processes: int = 1
+
+    def measured(self, stand: Stand, events: int) -> Callable[[], float]:
+        """What takes one value."""
+        rows = max(events, self.keys * self.rows_a_key)
+        return partial(drain, stand, Backlog(rows, self.size, self.keys), self.program, self.processes)
+
+
+_UNORDERED = (Variant("limit, 400 B", program=LIMIT), Variant("400 B"))
+_MANY_KEYS = Variant("400 B, 1,000 keys", keys=1_000)
+
+QUICK: Sequence[Sequence[Variant]] = ((*_UNORDERED, _MANY_KEYS),)
+# Those of a line take turns, since they are compared.
+FULL: Sequence[Sequence[Variant]] = (
+    (Variant("limit, 100 B", size=100, program=LIMIT), Variant("100 B", size=100)),
+    (
+        *_UNORDERED,
+        *(Variant(f"400 B, {number} relays", processes=number) for number in (2, 4)),
+        Variant("400 B, 10 keys", keys=10),
+        _MANY_KEYS,
+    ),
+    (Variant("limit, 4 KB", size=4_096, program=LIMIT), Variant("4 KB", size=4_096)),
+    (Variant("400 B, 100,000 keys", keys=100_000, rows_a_key=_SHALLOW),),
+)
+
+
+def measure(stand: Stand, size: Size) -> Iterator[Figure]:
+    """Drain each variant's backlog so many times."""
+    warm_up(stand, _WARM_UP)
+    for compared in QUICK if size.quick else FULL:
+        kinds = {variant.name: variant.measured(stand, size.events) for variant in compared}
+        for name, values in in_turns(size.rounds, kinds).items():
+            yield Figure("drain", name, UNIT, values)

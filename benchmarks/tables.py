@@ -1,0 +1,46 @@
+"""The tables of docs/performance.md, from the latest run."""
+
+from collections.abc import Iterable
+
+from benchmarks import environment
+from benchmarks.figures import Figure
+from benchmarks.ratios import Ratio, written
+from benchmarks.record import Run, latest
+from benchmarks.report import number
+
+
+def ran(run: Run | None = None) -> str:
+    """What ran."""
+    rows = [f"| {name} | {_cell(value)} |" for name, value in environment.lines((run or latest()).environment)]
+    return "\n".join(["| | |", "|---|---|", *rows])
+
+
+def section(name: str, run: Run | None = None) -> str:
+    """The figures of a section."""
+    figures = [figure for figure in (run or latest()).figures if figure.section == name]
+    if not figures:
+        return "The latest run has not measured this."
+    return "\n".join(["| | median | spread | unit | values |", "|---|--:|--:|---|---|", *map(_row, figures)])
+
+
+def claims(run: Run | None = None) -> str:
+    """What is claimed, and what was reached."""
+    ratios: Iterable[Ratio] = (run or latest()).ratios
+    return "\n".join(["| what | wanted | reached | |", "|---|---|--:|---|", *map(_claim, ratios)])
+
+
+def _row(figure: Figure) -> str:
+    if not figure.values:
+        return f"| {_cell(figure.name)} | | | | skipped: {_cell(figure.skipped)} |"
+    values = " · ".join(map(number, figure.values))
+    return f"| {_cell(figure.name)} | {number(figure.median)} | {figure.spread:.0%} | {figure.unit} | {values} |"
+
+
+def _claim(ratio: Ratio) -> str:
+    value = "" if ratio.value is None else written(ratio.value, ratio.unit)
+    missing = f": without {_cell(ratio.missing)}" if ratio.missing else ""
+    return f"| {_cell(ratio.name)} | {ratio.wanted} | {value} | {ratio.verdict}{missing} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
