@@ -1,7 +1,7 @@
 # Everything this project needs, from nothing but Python >= 3.11 and make.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help install demo test chaos docs lint lock clean
+.PHONY: help install demo test chaos bench docs lint lock clean
 
 # The first interpreter on PATH that runs and is new enough.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3 python; do \
@@ -28,11 +28,14 @@ demo: $(READY) ## the whole road on embedded servers, with faults on the way
 test: $(READY) ## the whole suite on embedded servers
 	@$(BIN)/python -m pytest $(ARGS)
 
-docs: $(READY) ## the tables of the reference pages, from the code
+docs: $(READY) ## the tables and pictures of the reference pages, from the code and the latest results
 	@$(BIN)/python docs/generate.py
 
 chaos: $(READY) ## every death and outage at full size, some minutes
 	@CHAOS=full $(BIN)/python -m pytest tests/chaos $(ARGS)
+
+bench: $(READY) ## what is reached beside the limit and others, half an hour (QUICK=1: minutes; ARGS="--only drain")
+	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(ARGS)
 
 lint: $(READY) ## style, types, import rules
 	@$(BIN)/ruff check .

@@ -1,6 +1,5 @@
 """What ran, and on what: without it a figure says nothing."""
 
-import os
 import platform
 import subprocess
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import psycopg
 
+from benchmarks import machine
 from benchmarks.figures import Size
 from benchmarks.stand import Stand
 
@@ -24,6 +24,8 @@ class Environment:
     commit: str
     uncommitted: bool  # whether the code was another than that of the commit
     size: str
+    rounds: int  # so many values has each figure, if not said otherwise
+    events: int  # in a backlog, if not said otherwise
     cpus: int
     memory_gb: int
     system: str
@@ -41,8 +43,10 @@ def read(stand: Stand, size: Size) -> Environment:
         commit=commit or UNKNOWN,
         uncommitted=bool(changes),
         size="quick" if size.quick else "full",
-        cpus=os.cpu_count() or 0,
-        memory_gb=round(memory() / 2**30),
+        rounds=size.rounds,
+        events=size.events,
+        cpus=machine.cpus(),
+        memory_gb=round(machine.memory() / 2**30),
         system=f"{platform.system()} {platform.machine()}",
         python=f"{platform.python_implementation()} {platform.python_version()}",
         postgres=_postgres(stand.database_url),
@@ -55,7 +59,8 @@ def lines(environment: Environment) -> list[tuple[str, str]]:
     """The same in words, a line each."""
     changed = ", with changes that are not committed" if environment.uncommitted else ""
     return [
-        ("date", f"{environment.date}, {environment.size} run"),
+        ("date", environment.date),
+        ("size", f"{environment.size}: {environment.rounds} rounds, {environment.events:,} events in a backlog"),
         ("commit", f"{environment.commit}{changed}"),
         ("machine", f"{environment.cpus} CPUs, {environment.memory_gb} GB, {environment.system}"),
         ("Python", environment.python),
@@ -63,11 +68,6 @@ def lines(environment: Environment) -> list[tuple[str, str]]:
         ("broker", environment.broker),
         ("psycopg", environment.psycopg),
     ]
-
-
-def memory() -> int:
-    """The bytes of memory of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _postgres(url: str) -> str:

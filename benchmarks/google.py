@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from benchmarks import machine
 from relay.dev.sandbox import Sandbox
 from relay.dev.server import EmbeddedServer
 
 _JAR = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*-all.jar"
 _ROOTS = ("/usr/lib/google-cloud-sdk", "/usr/share/google-cloud-sdk", "/opt/google-cloud-sdk", "~/google-cloud-sdk")
-# It keeps what it was given, about 15 kB a message: with the heap that Java chooses, it soon collects garbage only.
-_MEMORY = ("-Xms8g", "-Xmx8g", "-XX:+UseParallelGC")
+# A message that waits costs it about 15 kB: with the heap that Java chooses, it soon collects garbage only.
+_ENOUGH_MB, _LITTLE_MB = 8_192, 4_096
 _STARTED = re.compile(r"Server started, listening on (\d+)")
 
 
@@ -27,6 +28,11 @@ def jar() -> Path | None:
     return next((found for root in roots for found in sorted(root.glob(_JAR))), None)
 
 
+def heap_mb(memory: int) -> int:
+    """The heap of the emulator on a machine with so many bytes of memory: a third of it, and not more than it needs."""
+    return min(_ENOUGH_MB, memory // 3 // 2**20)
+
+
 class GooglePubSub(EmbeddedServer):
     """Google's emulator, on loopback."""
 
@@ -36,14 +42,22 @@ class GooglePubSub(EmbeddedServer):
     def __init__(self, sandbox: Sandbox, program: Path) -> None:
         super().__init__(sandbox)
         self._jar = program
+        self._heap_mb = heap_mb(machine.memory())
 
     @property
     def url(self) -> str:
         """What PUBSUB_EMULATOR_HOST is set to."""
         return f"127.0.0.1:{self.port}"
 
+    @property
+    def words(self) -> str:
+        """What it is, and whether it is short of memory."""
+        little = f", with a heap of only {self._heap_mb} MB" if self._heap_mb < _LITTLE_MB else ""
+        return f"Google's emulator, {self._jar.stem.split('-')[-2]}{little}"
+
     def _command(self) -> Sequence[str | Path]:
-        return ("java", *_MEMORY, "-jar", self._jar, "--host=127.0.0.1", f"--port={self.port}")
+        memory = (f"-Xms{self._heap_mb}m", f"-Xmx{self._heap_mb}m", "-XX:+UseParallelGC")
+        return ("java", *memory, "-jar", self._jar, "--host=127.0.0.1", f"--port={self.port}")
 
     def _answers(self) -> bool:
         return _STARTED.search(self._log_text()) is not None

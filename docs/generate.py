@@ -1,4 +1,4 @@
-"""Writes the tables of the reference pages anew from the code: `make docs`."""  # noqa: INP001 -- a script
+"""Writes the tables and pictures of the reference pages anew, from the code and the latest results: `make docs`."""  # noqa: INP001 -- a script
 
 import importlib
 import sys
@@ -15,12 +15,19 @@ class Block(NamedTuple):
     name: str
     module: str
     function: str = "table"
+    arguments: tuple[str, ...] = ()
 
 
 BLOCKS = (
     Block("logs.md", "logs", "relay.operate.line_table"),
     Block("settings.md", "settings", "relay.cli.config"),
     Block("metrics.md", "metrics", "relay.operate.metrics"),
+    Block("performance.md", "ran", "benchmarks.tables", "ran"),
+    Block("performance.md", "claims", "benchmarks.tables", "claims"),
+    *(
+        Block("performance.md", name, "benchmarks.tables", "section", (name,))
+        for name in ("drain", "limit", "peers", "latency", "emitters", "growth", "memory", "idle")
+    ),
 )
 
 
@@ -31,7 +38,7 @@ def fresh(block: Block) -> str:
     _, closed, after = rest.partition(end(block))
     if not (found and closed):
         raise SystemExit(f"docs/{block.page} lacks {begin(block)} or {end(block)}")
-    table = getattr(importlib.import_module(block.module), block.function)().strip()
+    table = getattr(importlib.import_module(block.module), block.function)(*block.arguments).strip()
     return f"{before}{begin(block)}\n{table}\n{end(block)}{after}"
 
 
@@ -45,15 +52,28 @@ def end(block: Block) -> str:
     return f"<!-- {block.name}:end -->"
 
 
+def pictures() -> dict[str, str]:
+    """The pictures as they should be, by their place in this folder."""
+    drawn = importlib.import_module("benchmarks.plots").drawn()
+    return {f"plots/{name}": picture for name, picture in drawn.items()}
+
+
 def main() -> int:
     """Rewrite what is out of date, and name it."""
-    for block in BLOCKS:
-        text = fresh(block)
-        page = DOCS / block.page
-        if text != page.read_text(encoding="utf-8"):
-            page.write_text(text, encoding="utf-8")
-            print(f"docs/{block.page}: written anew")  # noqa: T201 -- a script
+    written = [block.page for block in BLOCKS if _written(block.page, fresh(block))]
+    written += [name for name, picture in pictures().items() if _written(name, picture)]
+    for name in dict.fromkeys(written):
+        print(f"docs/{name}: written anew")  # noqa: T201 -- a script
     return 0
+
+
+def _written(name: str, text: str) -> bool:
+    path = DOCS / name
+    if path.is_file() and text == path.read_text(encoding="utf-8"):
+        return False
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return True
 
 
 if __name__ == "__main__":

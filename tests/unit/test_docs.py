@@ -21,13 +21,19 @@ def _generator() -> ModuleType:
 GENERATE = _generator()
 
 
-@pytest.mark.parametrize("block", GENERATE.BLOCKS, ids=lambda block: block.page)
+@pytest.mark.parametrize("block", GENERATE.BLOCKS, ids=lambda block: f"{block.page}-{block.name}")
 def test_a_page_is_up_to_date(block: object) -> None:
     """`make docs` would change nothing."""
     text = GENERATE.fresh(block)
 
     page = ROOT / "docs" / block.page  # type: ignore[attr-defined]
     assert page.read_text(encoding="utf-8") == text, "run: make docs"
+
+
+@pytest.mark.parametrize(("place", "picture"), GENERATE.pictures().items())
+def test_a_picture_is_up_to_date(place: str, picture: str) -> None:
+    """It shows the figures of the table beside it."""
+    assert (ROOT / "docs" / place).read_text(encoding="utf-8") == picture, "run: make docs"
 
 
 def test_a_page_that_is_gone_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,66 @@
+"""The benchmark, at the smallest size: it measures what it says, and refuses what is not whole."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks.backlog import pending
+from benchmarks.contest import ContestError
+from benchmarks.drains import LIMIT, RELAY, Backlog, drain
+from benchmarks.figures import Figure
+from benchmarks.sections import NAMES, load
+from benchmarks.stand import OURS, Stand
+from relay.dev.stack import Stack
+from tests.support.commands import ROOT
+
+
+@pytest.fixture
+def stand(stack: Stack, database: str, monkeypatch: pytest.MonkeyPatch) -> Stand:
+    """The servers of the tests, as those of a benchmark."""
+    monkeypatch.chdir(ROOT)  # contestants are modules of the repository
+    return Stand(database, stack.pubsub_emulator_host, OURS)
+
+
+@pytest.mark.parametrize(
+    ("program", "keys", "processes"), [(RELAY, 0, 1), (RELAY, 10, 1), (RELAY, 0, 2), (LIMIT, 0, 1)]
+)
+def test_a_backlog_is_drained_and_timed(stand: Stand, program: str, keys: int, processes: int) -> None:
+    """By the relay, with and without keys, by two of it, and by the limit."""
+    assert drain(stand, Backlog(300, 100, keys), program, processes) > 0
+    assert pending(stand.database_url) == 0
+
+
+def test_a_contestant_that_does_less_is_an_error(stand: Stand) -> None:
+    """The limit knows nothing of keys, and leaves them."""
+    with pytest.raises(ContestError, match=r"published 0 of 30 events and left 30 of them pending"):
+        drain(stand, Backlog(30, 100, 3), LIMIT)
+
+
+def test_every_section_can_be_loaded() -> None:
+    """Each has a title, and is called by the name that its figures have."""
+    assert all(load(name).TITLE for name in NAMES)
+
+
+def test_what_breaks_is_told_and_what_was_found_is_kept(
+    stand: Stand, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One section that fails does not take the others with it; that the run is not whole is its exit code."""
+
+    class Broken:
+        TITLE = "Broken"
+
+        def measure(self, *_: object) -> Iterator[Figure]:
+            yield Figure("drain", "400 B", "events/s", (1.0, 2.0, 3.0))
+            raise ContestError("the contestant has ended")
+
+    monkeypatch.setattr(command, "load", lambda _: Broken())
+    monkeypatch.setattr(command, "stand", lambda: nullcontext(stand))
+
+    assert command.main(["--quick", "--only", "drain"]) == 1
+
+    said = capsys.readouterr().out
+    assert "400 B                                        2    100%  events/s      1  2  3" in said
+    assert "skipped: broken: the contestant has ended" in said
+    assert "not measured: resident memory" in said

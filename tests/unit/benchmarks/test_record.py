@@ -1,0 +1,57 @@
+"""What a run has found is kept, and comes back as it was."""
+
+import json
+from pathlib import Path
+
+from benchmarks import report, tables
+from benchmarks.record import latest, read
+from tests.support.benchmarks import RUN
+
+
+def test_a_run_comes_back_as_it_was(tmp_path: Path) -> None:
+    """Every value of every figure, what was skipped, and what the claims came to."""
+    RUN.store(tmp_path / "results" / "latest.json")
+
+    assert latest(tmp_path / "results" / "latest.json") == RUN
+
+
+def test_the_order_of_the_file_is_that_of_the_run() -> None:
+    """So two results can be compared by eye."""
+    found = json.loads(RUN.text())
+
+    assert list(found) == ["environment", "figures", "ratios"]
+    assert list(found["figures"][0]) == ["section", "name", "unit", "values", "skipped"]
+    assert read(RUN.text()).text() == RUN.text()
+
+
+def test_the_latest_results_can_be_read() -> None:
+    """They are in the repository, and name neither a host nor a path."""
+    run = latest()
+
+    assert run.figures
+    assert "/home/" not in run.text()
+    assert run.environment.commit != "unknown"
+
+
+def test_the_terminal_shows_every_value() -> None:
+    """And in their place the reason why there are none."""
+    shown = "\n".join(map(report.line, RUN.figures))
+
+    assert "100,000     20%  events/s      110,000  90,000  100,000" in shown
+    assert "skipped: no <node> & no npm" in shown
+
+
+def test_the_page_shows_the_same() -> None:
+    """As tables, whose cells a bar in a name does not break."""
+    assert "| 400 B | 100,000 | 20% | events/s | 110,000 · 90,000 · 100,000 |" in tables.section("drain", RUN)
+    assert "| pg-boss (Node) | | | | skipped: no <node> & no npm |" in tables.section("peers", RUN).replace("\\", "")
+    assert tables.section("growth", RUN) == "The latest run has not measured this."
+    assert "| resident memory | ≤ 120 MB | | not measured: without memory" in tables.claims(RUN).replace("  ", " ")
+
+
+def test_the_header_says_what_ran() -> None:
+    """With the broker, and whether the code was that of the commit."""
+    said = report.header(RUN.environment)
+
+    assert "abc1234567, with changes that are not committed" in said
+    assert "the emulator of relay.dev" in said
