@@ -18,7 +18,7 @@ from relay.outbox import schema
 
 # What Postgres itself would have; the embedded one is smaller.
 POSTGRES_SETTINGS = {"shared_buffers": "128MB"}
-OURS = "the emulator of relay.dev, for want of Google's: to be compared within this run alone"
+OURS = "the emulator of relay.dev, as Google's is not installed: not to be compared with a run on that one"
 _SECONDS = 60.0
 
 

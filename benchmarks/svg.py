@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-_WIDTH, _LABELS, _VALUES, _EDGE = 760, 210, 110, 12
+_WIDTH, _LABELS, _VALUES, _EDGE = 780, 240, 90, 12
 _ROW, _BAR, _HEAD, _TITLE = 26, 16, 28, 40
 _SCALE = _WIDTH - _LABELS - _VALUES - 2 * _EDGE
 

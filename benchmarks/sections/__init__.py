@@ -5,7 +5,7 @@ from typing import cast
 
 from benchmarks.figures import Section
 
-NAMES = ("drain", "limit")
+NAMES = ("drain", "limit", "latency")
 
 
 def load(name: str) -> Section:

@@ -9,7 +9,8 @@ from benchmarks import __main__ as command
 from benchmarks.backlog import pending
 from benchmarks.contest import ContestError
 from benchmarks.drains import LIMIT, RELAY, Backlog, drain
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, Size
+from benchmarks.pgbench import program
 from benchmarks.sections import NAMES, load
 from benchmarks.stand import OURS, Stand
 from relay.dev.stack import Stack
@@ -23,12 +24,10 @@ def stand(stack: Stack, database: str, monkeypatch: pytest.MonkeyPatch) -> Stand
     return Stand(database, stack.pubsub_emulator_host, OURS)
 
 
-@pytest.mark.parametrize(
-    ("program", "keys", "processes"), [(RELAY, 0, 1), (RELAY, 10, 1), (RELAY, 0, 2), (LIMIT, 0, 1)]
-)
-def test_a_backlog_is_drained_and_timed(stand: Stand, program: str, keys: int, processes: int) -> None:
+@pytest.mark.parametrize(("who", "keys", "processes"), [(RELAY, 0, 1), (RELAY, 10, 1), (RELAY, 0, 2), (LIMIT, 0, 1)])
+def test_a_backlog_is_drained_and_timed(stand: Stand, who: str, keys: int, processes: int) -> None:
     """By the relay, with and without keys, by two of it, and by the limit."""
-    assert drain(stand, Backlog(300, 100, keys), program, processes) > 0
+    assert drain(stand, Backlog(300, 100, keys), who, processes) > 0
     assert pending(stand.database_url) == 0
 
 
@@ -36,6 +35,14 @@ def test_a_contestant_that_does_less_is_an_error(stand: Stand) -> None:
     """The limit knows nothing of keys, and leaves them."""
     with pytest.raises(ContestError, match=r"published 0 of 30 events and left 30 of them pending"):
         drain(stand, Backlog(30, 100, 3), LIMIT)
+
+
+def test_the_statements_are_measured_without_a_relay(stand: Stand) -> None:
+    """By pgbench, where there is one, and by the limit's loop without a broker; all rows are marked each time."""
+    found = {figure.name: figure for figure in load("limit").measure(stand, Size(rounds=1, events=2_000))}
+
+    assert list(found) == ["the limit's loop, no broker", "claim and settle, 1 client", "claim and settle, 2 clients"]
+    assert all(figure.values if program() else figure.values or figure.skipped for figure in found.values())
 
 
 def test_every_section_can_be_loaded() -> None:
