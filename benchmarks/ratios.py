@@ -53,6 +53,10 @@ class Named:
         found = (figure for figure in figures if (figure.section, figure.name) == (self.section, self.name))
         return next((figure for figure in found if figure.values), None)
 
+    def missing(self, figures: Iterable[Figure]) -> list[str]:
+        """Its own name, unless it was measured."""
+        return [] if self.find(figures) else [str(self)]
+
 
 PEERS = "peers"
 RELAY = Named(PEERS, "relay")
@@ -69,9 +73,17 @@ class BestPeer:
 
     def find(self, figures: Iterable[Figure]) -> Figure | None:
         """The figure, if any of them was measured."""
-        ending = f"({self.language})" if self.language else ")"
-        peers = [figure for figure in figures if figure.section == PEERS and figure.name.endswith(ending)]
+        peers = self._peers(figures)
         return max((peer for peer in peers if peer.values), key=lambda peer: peer.median, default=None)
+
+    def missing(self, figures: Iterable[Figure]) -> list[str]:
+        """Those that were not measured, of whom one might be better."""
+        peers = self._peers(figures)
+        return [peer.name for peer in peers if not peer.values] if peers else [str(self)]
+
+    def _peers(self, figures: Iterable[Figure]) -> list[Figure]:
+        ending = f"({self.language})" if self.language else ")"
+        return [figure for figure in figures if figure.section == PEERS and figure.name.endswith(ending)]
 
 
 @dataclass(frozen=True)
@@ -86,8 +98,8 @@ class Claim:
     def judge(self, figures: Sequence[Figure]) -> "Ratio":
         """What was reached."""
         of, over = self.of.find(figures), self.over.find(figures) if self.over else None
-        missing = [str(asked) for asked, found in ((self.of, of), (self.over, over)) if asked and not found]
-        value = None if of is None or missing else paired(of, over) if over else of.median
+        missing = self.of.missing(figures) + (self.over.missing(figures) if self.over else [])
+        value = None if of is None or (self.over and not over) else paired(of, over) if over else of.median
         return Ratio(
             name=self.name,
             wanted=str(self.wanted),
@@ -111,7 +123,7 @@ class Ratio:
     over: str
     value: float | None
     holds: bool | None
-    missing: str = ""  # the figures without which nothing can be said
+    missing: str = ""  # the figures without which nothing can be said, or the peers that are not among the others
 
     @property
     def verdict(self) -> str:
@@ -119,9 +131,9 @@ class Ratio:
         return {True: "reached", False: "not reached", None: "not measured"}[self.holds]
 
     def __str__(self) -> str:
-        if self.value is None:
-            return f"{self.verdict}: {self.name} {self.wanted} (without {self.missing})"
-        return f"{self.verdict}: {self.name} {self.wanted} (it is {written(self.value, self.unit)})"
+        told = [] if self.value is None else [f"it is {written(self.value, self.unit)}"]
+        told += [f"without {self.missing}"] if self.missing else []
+        return f"{self.verdict}: {self.name} {self.wanted} ({'; '.join(told)})"
 
 
 def paired(of: Figure, over: Figure) -> float:

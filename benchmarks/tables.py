@@ -26,7 +26,7 @@ def section(name: str, run: Run | None = None) -> str:
 def claims(run: Run | None = None) -> str:
     """What is claimed, and what was reached."""
     ratios: Iterable[Ratio] = (run or latest()).ratios
-    return "\n".join(["| what | wanted | reached | |", "|---|---|--:|---|", *map(_claim, ratios)])
+    return "\n".join(["| what | wanted | reached | | figures |", "|---|---|--:|---|---|", *map(_claim, ratios)])
 
 
 def _row(figure: Figure) -> str:
@@ -39,7 +39,8 @@ def _row(figure: Figure) -> str:
 def _claim(ratio: Ratio) -> str:
     value = "" if ratio.value is None else written(ratio.value, ratio.unit)
     missing = f": without {_cell(ratio.missing)}" if ratio.missing else ""
-    return f"| {_cell(ratio.name)} | {ratio.wanted} | {value} | {ratio.verdict}{missing} |"
+    figures = " over ".join(filter(None, (ratio.of, ratio.over)))
+    return f"| {_cell(ratio.name)} | {ratio.wanted} | {value} | {ratio.verdict}{missing} | {_cell(figures)} |"
 
 
 def _cell(text: str) -> str:

@@ -74,6 +74,17 @@ def test_the_best_peer_is_the_one_that_was_fastest_in_this_run() -> None:
     assert (best.name, in_python.name, in_go) == ("a 1 (Node)", "b 2 (Python)", None)
 
 
+def test_the_best_peer_of_some_is_told_as_such() -> None:
+    """Among those that could not be measured may be a better one."""
+    claim = Claim("a backlog", Bound(Way.AT_LEAST, 2.5), Named("peers", "relay"), BestPeer())
+    skipped = Figure("peers", "b 2 (Python)", "events/s", skipped="not installed")
+
+    ratio = claim.judge([figure("relay", 300, section="peers"), figure("a 1 (Node)", 100, section="peers"), skipped])
+
+    assert str(ratio) == "reached: a backlog ≥ 2.5 (it is 3; without b 2 (Python))"
+    assert ratio.over == "peers: a 1 (Node)"
+
+
 def test_a_value_of_its_own_needs_no_other() -> None:
     """Memory is told in megabytes, not in ratios."""
     claim = Claim("resident memory", Bound(Way.AT_MOST, 120, "MB"), Named("memory", "resident"))

@@ -47,6 +47,7 @@ def test_the_page_shows_the_same() -> None:
     assert "| pg-boss (Node) | | | | skipped: no <node> & no npm |" in tables.section("peers", RUN).replace("\\", "")
     assert tables.section("growth", RUN) == "The latest run has not measured this."
     assert "| resident memory | ≤ 120 MB | | not measured: without memory" in tables.claims(RUN).replace("  ", " ")
+    assert "| ≥ 2.5 | 10 | reached: without pg-boss (Node) | peers: relay over peers: slow" in tables.claims(RUN)
 
 
 def test_the_header_says_what_ran() -> None:
