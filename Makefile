@@ -1,7 +1,7 @@
 # Everything this project needs, from nothing but Python >= 3.11 and make.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help install demo test chaos bench docs lint lock clean
+.PHONY: help install demo test chaos bench bench-peers docs lint lock clean
 
 # The first interpreter on PATH that runs and is new enough.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3 python; do \
@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 help: ## what can be made
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
 
 install: $(READY) ## .venv with everything for development, from the hashed lock
 
@@ -37,6 +37,10 @@ chaos: $(READY) ## every death and outage at full size, some minutes
 bench: $(READY) ## what is reached beside the limit and others, half an hour (QUICK=1: minutes; ARGS="--only drain")
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(ARGS)
 
+bench-peers: $(READY) ## others who carry rows of Postgres, in turns with the relay; installs them first (QUICK=1)
+	@$(BIN)/python -m benchmarks.peers.install
+	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) --only peers $(ARGS)
+
 lint: $(READY) ## style, types, import rules
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -48,7 +52,8 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-ver
 lock: $(READY) ## write both locks anew from pyproject.toml (ARGS=--upgrade for newer releases)
 	@$(COMPILE) --extra relay --extra consumers --group runtime --output-file requirements.txt $(ARGS)
 	@$(COMPILE) --all-extras --group development --output-file requirements-dev.txt --constraint requirements.txt $(ARGS)
+	@$(subst pyproject.toml,benchmarks/peers/requirements.in,$(COMPILE)) --output-file benchmarks/peers/requirements.txt $(ARGS)
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-peers benchmarks/peers/node_modules .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,94 @@
+"""The same backlog, drained by the relay and by others: each with its own table, into the same emulator, in turns."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from urllib.parse import urlsplit
+
+import psycopg
+from psycopg import sql
+
+from benchmarks.contest import ContestError, race, start
+from benchmarks.drains import UNIT, Backlog, drain, warm_up
+from benchmarks.environment import ROOT
+from benchmarks.figures import Figure, Size, in_turns
+from benchmarks.peers.table import Entrant, Peer, entrants
+from benchmarks.stand import Stand
+
+TITLE = "A backlog of others, 400 B"
+RELAY = "relay"
+_SECONDS = 3  # about as long as a drain takes: who is slow is given fewer events
+_TRIAL = 500
+_WARM_UP = 50_000
+
+
+def measure(stand: Stand, size: Size) -> Iterator[Figure]:
+    """Drain with the relay and with every peer that is installed and works, so many times."""
+    able: list[Entrant] = []
+    for entrant in entrants():
+        if why := entrant.missing or _fails(stand, entrant):
+            yield Figure("peers", entrant.title, UNIT, skipped=why)
+        else:
+            able.append(entrant)
+    warm_up(stand, _WARM_UP)
+    kinds: dict[str, Callable[[], float]] = {RELAY: partial(drain, stand, Backlog(size.events))}
+    for entrant in able:
+        kinds[entrant.title] = partial(drain_peer, stand, entrant, events_for(entrant.peer, size))
+    for name, values in in_turns(size.rounds, kinds).items():
+        yield Figure("peers", name, UNIT, values)
+
+
+def events_for(peer: Peer, size: Size) -> int:
+    """How many events it is given; only the rate counts."""
+    return min(size.events, _SECONDS * peer.expected)
+
+
+def drain_peer(stand: Stand, entrant: Entrant, events: int) -> float:
+    """Let a peer publish a new backlog of its own; answer with the events a second."""
+    with _database(stand, f"bench_peer_{entrant.peer.stem}") as url, stand.topic() as topic:
+        command = [*entrant.command, topic, str(events)]
+        contestant = start(command, {**stand.environment, "DATABASE_URL": url}, ROOT)
+        try:
+            _settle(url)
+        except BaseException:
+            contestant.end()
+            raise
+        ([found], _) = race([contestant])
+        left = _count(url, entrant.peer.left)
+    if (found["events"], left) != (events, 0):
+        raise ContestError(f"{entrant.title} published {found['events']} of {events} events and left {left} of them")
+    return float(events / found["seconds"])
+
+
+def _fails(stand: Stand, entrant: Entrant) -> str:
+    try:
+        drain_peer(stand, entrant, _TRIAL)
+    except ContestError as error:
+        return f"it does not work here: {error}"
+    return ""
+
+
+@contextmanager
+def _database(stand: Stand, name: str) -> Iterator[str]:
+    """A database of its own, for as long as the block lasts."""
+    drop = sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name))
+    with psycopg.connect(stand.database_url, autocommit=True) as connection:
+        connection.execute(drop)
+        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
+        try:
+            yield urlsplit(stand.database_url)._replace(path=f"/{name}").geturl()
+        finally:
+            connection.execute(drop)
+
+
+def _settle(url: str) -> None:
+    """Leave nothing of the setup to be written while the peer is measured."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("vacuum analyze")
+        connection.execute("checkpoint")
+
+
+def _count(url: str, query: str) -> int:
+    with psycopg.connect(url) as connection:
+        row = connection.execute(query.encode()).fetchone()
+    return int(row[0]) if row else 0
