@@ -9,7 +9,7 @@ from benchmarks.figures import Figure, Size, in_turns
 from benchmarks.stand import Stand
 
 TITLE = "Draining a backlog"
-_WARM_UP = 100_000
+_WARM_UP, _QUICK_WARM_UP = 100_000, 50_000
 _DEEP = 100  # rows that a key has at least, where keys are deep
 _SHALLOW = 10
 
@@ -51,7 +51,7 @@ FULL: Sequence[Sequence[Variant]] = (
 
 def measure(stand: Stand, size: Size) -> Iterator[Figure]:
     """Drain each variant's backlog so many times."""
-    warm_up(stand, _WARM_UP)
+    warm_up(stand, _QUICK_WARM_UP if size.quick else _WARM_UP)
     for compared in QUICK if size.quick else FULL:
         kinds = {variant.name: variant.measured(stand, size.events) for variant in compared}
         for name, values in in_turns(size.rounds, kinds).items():
