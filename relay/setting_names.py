@@ -6,7 +6,6 @@ from difflib import get_close_matches
 # Names that later releases know; here they would only look as if they worked.
 _RESERVED = frozenset(
     [
-        "RELAY_SLOTS",
         "RELAY_SHARD_INDEX",
         "RELAY_SHARD_COUNT",
         "RELAY_RETENTION",

@@ -16,7 +16,8 @@ from relay.kernel.runner import Pace, Runner
 from relay.kernel.worker import Worker
 from relay.outbox.outbox import Connect, Outbox
 from relay.publisher.failures import Attempts
-from relay.publisher.publisher import Publisher, PublishPolicy
+from relay.publisher.policy import PublishPolicy
+from relay.publisher.publisher import Publisher
 from relay.setting_rules import FIRST_OUTAGE
 from relay.settings import Settings
 
@@ -103,6 +104,7 @@ def publish_policy(settings: Settings) -> PublishPolicy:
     return PublishPolicy(
         routes=routes(settings),
         batch_size=settings.relay_batch_size,
+        slots=settings.relay_slots,
         publish_seconds=settings.relay_publish_budget_ms.total_seconds(),
         attempts=Attempts(
             settings.relay_max_attempts,

@@ -1,17 +1,20 @@
 """One transaction of the relay's: rows are claimed in it, and marked for what became of their messages."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 from psycopg.rows import args_row
 
 from relay.errors import InvariantError
+from relay.outbox.connect import has_spoken
 from relay.outbox.floors import Floors, Look
 from relay.outbox.order import KEYS_A_CLAIM, Standing, Visited, Walk, ends_after, share, within
 from relay.outbox.rows import START, Accepted, Candidates, Charged, Claim, Claimed, Heads, Place
-from relay.outbox.statements import statement
+from relay.outbox.statements import numbers, statement, texts
 
 # Written out, on a connection in autocommit mode: so they travel together with what they surround.
 BEGIN = "begin isolation level read committed"
@@ -22,17 +25,32 @@ PROBES = 3
 PROBE_BYTES = 30_000_000
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the transactions of one relay know of the table, all of them.
+
+    They look and claim one after the other, each where the one before has ended; that others of them are published
+    and settled meanwhile is as if another relay did it.
+    """
+
+    walk: Walk
+    floors: Floors
+    keys: set[str] = field(default_factory=set)  # of which one of them has claimed rows
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 class Batch:
     """One open transaction on the outbox."""
 
     def __init__(
-        self, connection: psycopg.AsyncConnection[Any], enter: dict[str, str], skew: float, walk: Walk, floors: Floors
+        self, connection: psycopg.AsyncConnection[Any], enter: dict[str, str], skew: float, known: Known
     ) -> None:
+        self.committed = False
+        """Nothing more can be done in it."""
         self._connection = connection
         self._enter = enter
         self._skew = skew
-        self._walk = walk
-        self._floors = floors
+        self._known = known
         self._open = False
         self._unsettled: set[int] = set()  # of the fresh rows that this transaction has claimed
         self._keys: set[str] = set()  # of which this transaction has claimed rows
@@ -52,18 +70,24 @@ class Batch:
             "open_topics": list(open_topics),
             "open_types": list(open_types),
         }
-        delayed = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
-        looked = {**limits, "share": share(rows), "after": self._walk.after, "topic": None, "types": []}
-        visited = await self._visit(looked)
-        fresh = await self._claim_fresh(limits)
-        await delayed.execute(statement("claim_delayed"), limits)
+        async with self._known.turn:
+            return await self._claim(limits, rows, size_bytes)
+
+    async def _claim(self, limits: dict[str, Any], rows: int, size_bytes: int) -> Claim:
+        walk = self._known.walk
+        looked = {**limits, "share": share(rows), "after": walk.after, "topic": None, "types": []}
+        due = self._connection.cursor(binary=True)
+        async with self._begun():
+            await due.execute(statement("due"), limits)
+            keys = await self._look_at_keys(looked)
+        visited, is_due = await keys.fetchall(), await due.fetchone() == (True,)
+        found = [await self._claim_fresh(limits), await self._claim_delayed(limits) if is_due else []]
         ordered, standings = await self._lock(visited, rows, size_bytes)
-        self._walk.visited(visited, rows, standings)
-        found = [fresh, await delayed.fetchall()]
-        full = self._floors.owes or any(_full(kind, rows, size_bytes) for kind in found)
-        if not self._walk.unseen:
-            full |= self._walk.round_ends()
-        return Claim([row for kind in (*found, ordered) for row in kind], full, self._walk.unseen)
+        walk.visited(visited, rows, standings)
+        full = self._known.floors.owes or any(_full(kind, rows, size_bytes) for kind in found)
+        if not walk.unseen:
+            full |= walk.round_ends()
+        return Claim([row for kind in (*found, ordered) for row in kind], full, walk.unseen)
 
     async def candidates(self, topic: str, types: Sequence[str], after: Place, *, keys_first: bool) -> Candidates:
         """Lock up to three rows of a topic: the oldest, the next after a place, the newest.
@@ -72,18 +96,20 @@ class Batch:
         keys: those where there are no others, or where they are to come first.
         """
         rows, keys = self._candidates_without_key, self._candidates_of_keys
-        for look in (keys, rows) if keys_first else (rows, keys):
-            found = await look(topic, types, after)
-            if found.seen:
-                return found
-            after = found.last
+        async with self._known.turn:
+            for look in (keys, rows) if keys_first else (rows, keys):
+                found = await look(topic, types, after)
+                if found.seen:
+                    return found
+                after = found.last
         return found
 
     async def _candidates_without_key(self, topic: str, types: Sequence[str], after: Place) -> Candidates:
         values = {"topic": topic, "types": list(types), "after_time": after.available_at, "after_id": after.id}
-        await self._begin()
+        async with self._begun():
+            pass
         cursor = self._connection.cursor(binary=True)
-        limits = {"floor": self._floors.fresh_safe, "skew": self._skew}
+        limits = {"floor": self._known.floors.fresh_safe, "skew": self._skew}
         await cursor.execute(statement("claim_probes"), {**values, **limits})
         found = await cursor.fetchall()
         rows = [Claimed(*columns) for *columns, held, _, _ in found if held]
@@ -96,7 +122,7 @@ class Batch:
         heads = await self.heads(topic, types, after.ordering_key, PROBES - 1, PROBE_BYTES)
         cursor = self._connection.cursor(binary=True, row_factory=args_row(Visited))
         await cursor.execute(statement("newest_key"), {"topic": topic, "types": list(types)})
-        newest = [key for key in await cursor.fetchall() if key.ordering_key not in self._keys]
+        newest = [key for key in await cursor.fetchall() if key.ordering_key not in self._known.keys]
         last, _ = await self._lock(newest, 1, PROBE_BYTES)
         seen = bool(heads.seen or newest or heads.after or after.ordering_key)
         return Candidates(heads.rows + last, seen, after._replace(ordering_key=heads.after))
@@ -105,7 +131,7 @@ class Batch:
         self, topic: str, types: Sequence[str], beyond: int, rows: int, size_bytes: int
     ) -> list[Claimed]:
         """Lock the newest fresh rows of a topic beyond an id, each of at most these bytes, the newest first."""
-        above = max(beyond, self._floors.fresh_safe)
+        above = max(beyond, self._known.floors.fresh_safe)
         limits = {"topic": topic, "types": list(types), "beyond": above, "rows": rows, "bytes": size_bytes}
         cursor = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
         await cursor.execute(statement("claim_controls"), limits)
@@ -114,20 +140,47 @@ class Batch:
     async def heads(self, topic: str, types: Sequence[str], after: str, rows: int, size_bytes: int) -> Heads:
         """Lock the first rows of up to so many keys of a topic, beyond a key; none of a key that was claimed."""
         looked = {"rows": rows, "share": 1, "skew": self._skew, "after": after, "topic": topic, "types": list(types)}
-        visited = await self._visit({**looked, "open_topics": [], "open_types": []})
+        async with self._begun():
+            keys = await self._look_at_keys({**looked, "open_topics": [], "open_types": []})
+        visited = await keys.fetchall()
         heads = [key._replace(ids=key.ids[:1]) for key in visited]
         claimed, _ = await self._lock(heads, rows, size_bytes)
         return Heads(claimed, sum(bool(key.ids) for key in heads), ends_after(visited, rows))
 
-    async def settle(self, accepted: Sequence[Accepted], charged: Sequence[Charged]) -> None:
-        """Mark what the broker took and who pays for what it did not; one statement each, whatever their number."""
+    @asynccontextmanager
+    async def settling(self) -> AsyncIterator[None]:
+        """Commit at the end of the block; what is marked in it travels together with the commit."""
+        if has_spoken(self._connection):
+            # Why it ended the session, say: within a pipeline nobody would hear it.
+            await self._connection.execute("select")
+        try:
+            async with self._connection.pipeline():
+                yield
+                await self._connection.execute(COMMIT, prepare=False)
+        except psycopg.errors.InvalidTextRepresentation as error:
+            raise InvariantError(
+                f"{error.diag.message_primary}, although this transaction holds their locks; "
+                "it is rolled back and the rows are claimed again"
+            ) from error
+        self.committed = True
+
+    async def mark(self, accepted: Sequence[Accepted], charged: Sequence[Charged]) -> None:
+        """Mark what the broker took and who pays for what it did not; one statement each, whatever their number.
+
+        While settling, a number of rows that is not as expected is found only when the block ends, by the server.
+        """
         if accepted:
             ids, message_ids, topics = map(list, zip(*accepted, strict=True))
-            await self._mark("settle_published", len(ids), {"ids": ids, "message_ids": message_ids, "topics": topics})
+            arrays = {"ids": numbers(ids), "message_ids": texts(message_ids), "topics": texts(topics)}
+            await self._mark("settle_published", ids, arrays)
         if charged:
             ids, attempts, codes, errors, reasons, blocks, delays = map(list, zip(*charged, strict=True))
             values = {"attempts": attempts, "codes": codes, "errors": errors, "reasons": reasons, "blocks": blocks}
-            await self._mark("settle_charged", len(ids), {**values, "ids": ids, "delays": delays, "skew": self._skew})
+            await self._mark("settle_charged", ids, {**values, "ids": ids, "delays": delays, "skew": self._skew})
+
+    def ended(self) -> None:
+        """Its locks are gone."""
+        self._known.keys.difference_update(self._keys)
 
     @property
     def released(self) -> bool:
@@ -135,24 +188,28 @@ class Batch:
         return bool(self._unsettled)
 
     async def _claim_fresh(self, limits: dict[str, Any]) -> list[Claimed]:
-        floor = self._floors.start([*limits["open_topics"], *limits["open_types"]])
+        floor = self._known.floors.start([*limits["open_topics"], *limits["open_types"]])
         cursor = self._connection.cursor(binary=True)
         await cursor.execute(statement("claim_fresh"), {**limits, "floor": floor})
         found = await cursor.fetchall()
-        fresh = [Claimed(*columns) for *columns, _, _ in found if columns[0] is not None]
+        fresh = [Claimed._make(columns[:-2]) for columns in found if columns[0] is not None]
         full = _full(fresh, limits["rows"], limits["bytes"])
         *_, seen_to, file = found[0]  # the same in each, and there is one even where no row is
-        self._floors.claimed(fresh[-1].id if full else seen_to, file, full=full)
+        self._known.floors.claimed(fresh[-1].id if full else seen_to, file, full=full)
         self._unsettled.update(row.id for row in fresh)
         return fresh
 
-    async def _visit(self, looked: dict[str, Any]) -> list[Visited]:
-        """Look which keys can go on, and what waits in them; nothing is locked."""
-        cursor = self._connection.cursor(binary=True, row_factory=args_row(Visited))
-        values = {**looked, "keys": KEYS_A_CLAIM, "floor": self._floors.ordered_safe, "without": list(self._keys)}
-        async with self._begun():
-            await cursor.execute(statement("walk_keys"), values)
+    async def _claim_delayed(self, limits: dict[str, Any]) -> list[Claimed]:
+        cursor = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
+        await cursor.execute(statement("claim_delayed"), limits)
         return await cursor.fetchall()
+
+    async def _look_at_keys(self, looked: dict[str, Any]) -> psycopg.AsyncCursor[Visited]:
+        """Look which keys can go on, and what waits in them; nothing is locked. The answer is there after the block."""
+        cursor = self._connection.cursor(binary=True, row_factory=args_row(Visited))
+        without = list(self._known.keys)
+        values = {**looked, "keys": KEYS_A_CLAIM, "floor": self._known.floors.ordered_safe, "without": without}
+        return await cursor.execute(statement("walk_keys"), values)
 
     async def _lock(
         self, visited: Sequence[Visited], rows: int, size_bytes: int
@@ -170,11 +227,8 @@ class Batch:
         ]
         claimed = [row for row, standing in reached if standing == "taken"]
         self._keys.update(row.ordering_key for row in claimed if row.ordering_key)
+        self._known.keys.update(self._keys)
         return claimed, {row.id: standing for row, standing in reached}
-
-    async def _begin(self) -> None:
-        async with self._begun():
-            return
 
     @asynccontextmanager
     async def _begun(self) -> AsyncIterator[None]:
@@ -183,27 +237,22 @@ class Batch:
             yield
             return
         self._open = True
-        question = self._floors.question()
+        question = self._known.floors.question()
         look = self._connection.cursor(binary=True, row_factory=args_row(Look))
         async with self._connection.pipeline():
-            await self._connection.execute(BEGIN)
+            await self._connection.execute(BEGIN, prepare=False)
             await self._connection.execute(statement("enter"), self._enter)
             if question:
                 await look.execute(statement("floors"), question)
             yield
         if question:
-            self._floors.answer(*await look.fetchall())
+            self._known.floors.answer(*await look.fetchall())
         # What locks is not in the pipeline, whose last word is a Flush: after one, Postgres does not end an idle
         # transaction, and a relay that froze there would keep what it has locked.
 
-    async def _mark(self, name: str, expected: int, values: dict[str, Any]) -> None:
-        self._unsettled.difference_update(values["ids"])
-        marked = await self._connection.execute(statement(name), values)
-        if marked.rowcount != expected:
-            raise InvariantError(
-                f"{name} marked {marked.rowcount} of {expected} rows although this transaction holds their locks; "
-                "it is rolled back and the rows are claimed again"
-            )
+    async def _mark(self, name: str, ids: Iterable[int], values: dict[str, Any]) -> None:
+        self._unsettled.difference_update(ids)
+        await self._connection.execute(statement(name), values)
 
 
 def _full(kind: Sequence[Claimed], rows: int, size_bytes: int) -> bool:

@@ -1,5 +1,6 @@
 """Connections to the database that do not hang, and errors that say what to do about them."""
 
+import select
 from typing import Any
 
 import psycopg
@@ -67,12 +68,16 @@ def connect(url: str, app: str = "") -> psycopg.Connection[Any]:
 async def connect_async(url: str, app: str = "", setting: str = DATABASE_URL) -> psycopg.AsyncConnection[Any]:
     """Connect for the relay, which begins and commits in its own words. `setting` names the URL in errors.
 
-    Nothing is prepared on the server: a pooler may hand out another session each time.
+    Statements are prepared on the server, unless there is a pooler between, which may hand out another session each
+    time: it is known by the process that it says it is, and is not.
     """
     try:
         connection = await psycopg.AsyncConnection.connect(
             conninfo(url, app, setting), autocommit=True, prepare_threshold=None
         )
+        told, answers = connection.info.backend_pid, await connection.execute("select pg_backend_pid()")
+        if await answers.fetchone() == (told,):
+            connection.prepare_threshold = 0
     except psycopg.Error as error:
         _refuse_final(error, setting)
         raise
@@ -80,6 +85,13 @@ async def connect_async(url: str, app: str = "", setting: str = DATABASE_URL) ->
     await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
     _require_utf8(connection)
     return connection
+
+
+def has_spoken(connection: psycopg.AsyncConnection[Any]) -> bool:
+    """Whether the server has said something that nobody has read: that it ended the session, most of all."""
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 def _require_utf8(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:

@@ -46,6 +46,10 @@ class Walk:
     after: str = ""
     left_behind: bool = False
 
+    def restart(self) -> None:
+        """Begin at the first key again, and let another round follow: this one may miss keys."""
+        self.after, self.left_behind = "", True
+
     def visited(self, keys: Sequence[Visited], rows: int, standings: Mapping[int, Standing]) -> None:
         """A claim of up to so many rows has come by these keys; a row behind what holds its key up has no standing."""
         ready = [key for key in keys if key.ids]

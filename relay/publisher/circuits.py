@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from relay.kernel.backoff import Backoff, Delay
 from relay.outbox.rows import START, Place
@@ -50,6 +51,11 @@ class Circuits:
         """The open topics that are to be asked again, those that wait for it longest first."""
         waiting = sorted((circuit.probe_at, topic) for topic, circuit in self._open.items() if circuit.probe_at <= now)
         return [topic for _, topic in waiting]
+
+    def asking(self, topics: Iterable[str]) -> None:
+        """Probes of these are under way: nobody else asks them."""
+        for topic in topics:
+            self._open[topic].probe_at = inf
 
     def types(self, topic: str) -> Sequence[str]:
         """The types of events that are known to go to an open topic."""

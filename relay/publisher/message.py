@@ -25,7 +25,7 @@ Sendable = tuple[Claimed, Message]
 
 def message_of(row: Claimed) -> Message:
     """Build the row's message. Raises MessageError where a row written by hand breaks a limit of the broker."""
-    size = OVERHEAD_BYTES + len(row.body) + sum(map(_size, (row.event_type, row.aggregate_type, row.aggregate_id)))
+    size = OVERHEAD_BYTES + len(row.body) + _size(row.event_type + row.aggregate_type + row.aggregate_id)
     attributes = {
         "event_id": row.event_id,
         "event_type": row.event_type,
@@ -39,7 +39,8 @@ def message_of(row: Claimed) -> Message:
         attributes |= own
         size += sum(_size(name) + _size(value) + ATTRIBUTE_FRAMING_BYTES for name, value in own.items())
     key = row.ordering_key or ""
-    size += _size(key)
+    if key:
+        size += _size(key)
     if size > MESSAGE_BYTES:
         raise MessageError("too_large", f"has a message of {size} bytes, the limit is {MESSAGE_BYTES}")
     return Message(row.body, attributes, size, key)
@@ -73,20 +74,26 @@ def requests(
     Rows that failed before, or whose ids are among the suspects, come first and in small parts, some of them: whatever
     is sent after them is their control. Large messages travel alone.
     """
-    suspected = [pair for pair in rows if is_suspect(pair, suspects)]
-    others = [pair for pair in rows if not is_suspect(pair, suspects)]
-    yield from islice(_cut(suspected, rows_a_part, limits), SUSPECT_PARTS)
-    yield from _cut(others, limits.messages, limits)
+    suspected = [pair for pair in rows if pair[0].attempt_count or pair[0].id in suspects]
+    if suspected:
+        yield from islice(_cut(suspected, rows_a_part, limits), SUSPECT_PARTS)
+        rows = [pair for pair in rows if not is_suspect(pair, suspects)]
+    yield from _cut(rows, limits.messages, limits)
 
 
 def _cut(rows: Sequence[Sendable], most: int, limits: RequestLimits) -> Iterator[Sequence[Sendable]]:
-    yield from ([pair] for pair in rows if _is_large(pair))
-    small = [pair for pair in rows if not _is_large(pair)]
+    large = [pair for pair in rows if pair[1].size_bytes > LARGE_BYTES]
+    yield from ([pair] for pair in large)
+    small = [pair for pair in rows if not _is_large(pair)] if large else rows
     for start in range(0, len(small), most):
         yield from _within(small[start : start + most], limits)
 
 
-def _within(rows: Iterable[Sendable], limits: RequestLimits) -> Iterator[Sequence[Sendable]]:
+def _within(rows: Sequence[Sendable], limits: RequestLimits) -> Iterator[Sequence[Sendable]]:
+    if len(rows) <= limits.messages and sum([message.size_bytes for _, message in rows]) <= limits.size_bytes:
+        if rows:
+            yield rows
+        return
     request: list[Sendable] = []
     size = 0
     for row, message in rows:

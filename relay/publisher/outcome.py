@@ -107,18 +107,21 @@ def build(rows: Iterable[Claimed], routes: Routes, head: FailedHead) -> Built:
     by_topic: dict[str, list[Sendable]] = defaultdict(list)
     guilty: list[tuple[str, Guilty]] = []
     left_behind = 0
-    faults: dict[str, str | None] = {}
+    places: dict[tuple[str | None, str], tuple[str, str | None]] = {}
     topics_of_keys: dict[str, str] = {}
     for row in rows:
-        topic = routes.topic_of(row.topic, row.event_type)
-        if topic not in faults:
-            faults[topic] = topic_fault(topic)
+        named = (row.topic, row.event_type)
+        place = places.get(named)
+        if place is None:
+            topic = routes.topic_of(*named)
+            place = places[named] = topic, topic_fault(topic)
+        topic, fault = place
         if row.ordering_key is not None and topics_of_keys.setdefault(row.ordering_key, topic) != topic:
             topics_of_keys[row.ordering_key] = _NO_TOPIC
             left_behind += 1
             continue
         try:
-            message = _message(row, faults[topic])
+            message = _message(row, fault)
         except MessageError as error:
             found = verdict(Suspicion.NOT_BUILT, alone=True, control=False)
             guilty.append((topic, Guilty(row, error, found)))
@@ -159,10 +162,11 @@ def _blocks_key(row: Claimed, paid: Charge, head: FailedHead) -> bool:
 
 
 async def settle(batch: Batch, outcome: Outcome) -> None:
-    """Write down what the outcome changes."""
+    """Write down what the outcome changes, and commit."""
     crash_points.reached(Point.SETTLE_BEFORE)
-    await batch.settle(
-        [accepted for _, accepted in outcome.accepted], [charging.charged for charging in outcome.charged]
-    )
-    crash_points.reached(Point.SETTLE_AFTER)
-    crash_points.reached(Point.COMMIT_BEFORE)
+    async with batch.settling():
+        await batch.mark(
+            [accepted for _, accepted in outcome.accepted], [charging.charged for charging in outcome.charged]
+        )
+        crash_points.reached(Point.SETTLE_AFTER)
+        crash_points.reached(Point.COMMIT_BEFORE)

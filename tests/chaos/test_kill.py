@@ -17,7 +17,12 @@ from tests.support.waiting import until
 BACKLOG = 20_000
 # Small, so that there is a middle: what a relay has in flight is one batch.
 BATCH = 200
-SMALL_BATCHES = {"RELAY_BATCH_SIZE": str(BATCH), "RELAY_POLL_MS": "10", "RELAY_POLL_JITTER_MS": "10"}
+SMALL_BATCHES = {
+    "RELAY_BATCH_SIZE": str(BATCH),
+    "RELAY_SLOTS": "1",
+    "RELAY_POLL_MS": "10",
+    "RELAY_POLL_JITTER_MS": "10",
+}
 SOFT_TIMEOUT = 25.0
 
 

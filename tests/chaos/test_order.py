@@ -137,7 +137,9 @@ def kill_one_every_second(
     """Keep three relays at work, and kill the oldest of them every second; answer with the number of the dead."""
 
     def start(number: int) -> subprocess.Popen[bytes]:
-        return relays.enter_context(logged(relay, folder / f"relay-{number}.log", **settings(200, **RETRIES)))
+        return relays.enter_context(
+            logged(relay, folder / f"relay-{number}.log", **settings(200, RELAY_SLOTS="2", **RETRIES))
+        )
 
     at_work = [start(number) for number in range(3)]
     killed = out = 0

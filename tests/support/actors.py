@@ -22,7 +22,8 @@ from relay.outbox.failed import Action, FailedRows, Named, Operator
 from relay.outbox.outbox import Outbox
 from relay.outbox.statements import statement
 from relay.publisher.crash_points import Point
-from relay.publisher.publisher import Publisher, PublishPolicy
+from relay.publisher.policy import PublishPolicy
+from relay.publisher.publisher import Publisher
 from tests.support.ledger import Ledger
 from tests.support.waiting import until
 

@@ -33,8 +33,8 @@ def sized(little: int, much: int) -> int:
 
 
 def settings(batch: int, **others: str) -> dict[str, str]:
-    """A relay that works in small batches, so that there is a middle, and does not wait long."""
-    return QUICK | {"RELAY_BATCH_SIZE": str(batch)} | others
+    """A relay that works in small batches, one at a time, so that there is a middle, and does not wait long."""
+    return QUICK | {"RELAY_BATCH_SIZE": str(batch), "RELAY_SLOTS": "1"} | others
 
 
 def emit_events(url: str, number: int, first: int = 0, **fields: Any) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 from relay.kernel.backoff import Delay, Retry
 from relay.publisher.failures import Attempts
-from relay.publisher.publisher import PublishPolicy
+from relay.publisher.policy import PublishPolicy
 from relay.routes import Routes
 
 
@@ -13,6 +13,7 @@ def policy(**values: Any) -> PublishPolicy:
     defaults = {
         "routes": Routes("domain-events"),
         "batch_size": 100,
+        "slots": 1,
         "publish_seconds": 5.0,
         "attempts": Attempts(25, Retry(5, 120, 0)),
         "poll": Delay(0.5, 0.5, 0),

@@ -68,6 +68,7 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "RELAY_TOPIC": "domain-events",
         "RELAY_ROUTES": "",
         "RELAY_BATCH_SIZE": "1000",
+        "RELAY_SLOTS": "2",
         "RELAY_POLL_MS": "500ms",
         "RELAY_POLL_JITTER_MS": "250ms",
         "RELAY_PUBLISH_BUDGET_MS": "15s",
@@ -117,6 +118,7 @@ def test_every_setting_is_read_from_the_environment(line: Documented, monkeypatc
         "GOOGLE_CREDENTIALS_JSON": "{}",
         "GOOGLE_APPLICATION_CREDENTIALS": "key.json",
         "RELAY_BATCH_SIZE": "7",
+        "RELAY_SLOTS": "7",
         "RELAY_BROKER": "pubsub",
         "RELAY_TOPIC": "orders",
         "RELAY_ROUTES": "order.*=orders",
@@ -424,10 +426,10 @@ def test_two_brokers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_name_that_has_no_effect_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever it is written; its value is not repeated."""
     monkeypatch.setenv("RELAY_TOPPIC", SECRET)
-    Path(".env").write_text(f"RELAY_SLOTS=2\nRELAY_XYZZY={SECRET}\nRELAY_TOPIC=orders\n")
+    Path(".env").write_text(f"RELAY_RETENTION=2\nRELAY_XYZZY={SECRET}\nRELAY_TOPIC=orders\n")
 
     assert strangers() == [
-        "RELAY_SLOTS has no effect in this release; remove it",
+        "RELAY_RETENTION has no effect in this release; remove it",
         "RELAY_TOPPIC is no setting of the relay and has no effect; did you mean RELAY_TOPIC?",
         "RELAY_XYZZY is no setting of the relay and has no effect; `python -m relay config` lists them all",
     ]

@@ -25,7 +25,7 @@ with locked as materialized (
 select id, event_id::text, event_type, aggregate_type, aggregate_id, topic,
        convert_to(payload::text, 'UTF8') as body, nullif(attributes, '{}')::text as attributes, size_bytes,
        to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as created_at, attempt_count,
-       seen_to, file
+       null::text as ordering_key, seen_to, file
   from seen
   left join bounded on bytes_before < %(bytes)s
  order by id

@@ -1,20 +1,26 @@
 -- Only the row at fault pays: with a reason it leaves the claim, and its key waits behind it or does not, as is decided
 -- here once for every relay; without one it is put off, and its key with it. It is never deleted.
--- Each id is looked up for itself, as in settle_published.
-update outbox_events as event
-   set attempt_count = least(attempt_count, 2147483646) + charged.attempts,
-       last_error_code = charged.code, last_error = charged.error,
-       failed_at = case when charged.reason is not null then clock_timestamp() end,
-       failure_reason = charged.reason,
-       blocks_key = charged.reason is not null and ordering_key is not null and charged.blocks,
-       available_at = case when charged.reason is not null then available_at
-                           else clock_timestamp() + make_interval(secs => %(skew)s + charged.delay) end
-  from unnest(%(ids)s::bigint[], %(attempts)s::integer[], %(codes)s::text[], %(errors)s::text[], %(reasons)s::text[],
-              %(blocks)s::boolean[], %(delays)s::float8[])
-       as charged (id, attempts, code, error, reason, blocks, delay)
- cross join lateral (
-       select held.ctid as place
-         from outbox_events as held
-        where held.id = charged.id and held.published_at is null and held.failed_at is null
-       offset 0) as found
- where event.ctid = found.place
+-- Rows are looked up and counted as in settle_published.
+with marked as (
+    update outbox_events as event
+       set attempt_count = least(attempt_count, 2147483646) + charged.attempts,
+           last_error_code = charged.code, last_error = charged.error,
+           failed_at = case when charged.reason is not null then clock_timestamp() end,
+           failure_reason = charged.reason,
+           blocks_key = charged.reason is not null and ordering_key is not null and charged.blocks,
+           available_at = case when charged.reason is not null then available_at
+                               else clock_timestamp() + make_interval(secs => %(skew)s + charged.delay) end
+      from unnest(%(ids)s::bigint[], %(attempts)s::integer[], %(codes)s::text[], %(errors)s::text[],
+                  %(reasons)s::text[], %(blocks)s::boolean[], %(delays)s::float8[])
+           as charged (id, attempts, code, error, reason, blocks, delay)
+     cross join lateral (
+           select held.ctid as place
+             from outbox_events as held
+            where held.id = charged.id and held.published_at is null and held.failed_at is null
+           offset 0) as found
+     where event.ctid = found.place
+    returning 1
+)
+select case when count(*) = cardinality(%(ids)s::bigint[]) then count(*)
+            else format('settle_charged marked %%s of %%s rows', count(*), cardinality(%(ids)s::bigint[]))::bigint end
+  from marked

@@ -1,12 +1,19 @@
--- Only rows that this transaction has locked are marked, and each of them once.
+-- Only rows that this transaction has locked are marked, and each of them once: where there are more or fewer, the cast
+-- fails, and says so, and with it the commit that travels behind.
 -- Each id is looked up for itself, in whatever way the planner sees the table: `offset 0` keeps the lookup apart, and
 -- what it finds stays in its place, because the row is locked.
-update outbox_events as event
-   set published_at = clock_timestamp(), message_id = accepted.message_id, topic = accepted.topic
-  from unnest(%(ids)s::bigint[], %(message_ids)s::text[], %(topics)s::text[]) as accepted (id, message_id, topic)
- cross join lateral (
-       select held.ctid as place
-         from outbox_events as held
-        where held.id = accepted.id and held.published_at is null and held.failed_at is null
-       offset 0) as found
- where event.ctid = found.place
+with marked as (
+    update outbox_events as event
+       set published_at = clock_timestamp(), message_id = accepted.message_id, topic = accepted.topic
+      from unnest(%(ids)s::bigint[], %(message_ids)s::text[], %(topics)s::text[]) as accepted (id, message_id, topic)
+     cross join lateral (
+           select held.ctid as place
+             from outbox_events as held
+            where held.id = accepted.id and held.published_at is null and held.failed_at is null
+           offset 0) as found
+     where event.ctid = found.place
+    returning 1
+)
+select case when count(*) = cardinality(%(ids)s::bigint[]) then count(*)
+            else format('settle_published marked %%s of %%s rows', count(*), cardinality(%(ids)s::bigint[]))::bigint end
+  from marked

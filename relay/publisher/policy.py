@@ -1,0 +1,41 @@
+"""What the settings say about publishing, as one value."""
+
+from dataclasses import dataclass, field
+
+from relay.failed_head import FailedHead
+from relay.kernel.backoff import Delay
+from relay.kernel.runner import Pace
+from relay.publisher.failures import Attempts
+from relay.routes import Routes
+
+# So many requests that hang fit into the publish budget, with some that do not: one leaves time to find out why.
+REQUESTS_IN_BUDGET = 3.2
+
+
+@dataclass(frozen=True, slots=True)
+class PublishPolicy:
+    """Where rows go, what the publisher may take at once, how often it tries a row, and how long it waits.
+
+    Up to `slots` transactions are open side by side, each with a batch. When a row of an ordering key has failed for
+    good, `failed_head` says whether its key goes on. An idle outbox is polled, a topic that fails is left alone; so is
+    everything after an error of the publisher's own.
+    """
+
+    routes: Routes
+    batch_size: int
+    slots: int
+    publish_seconds: float
+    attempts: Attempts
+    poll: Delay
+    outage: Delay
+    failed_head: FailedHead = field(default_factory=FailedHead)
+
+    @property
+    def pace(self) -> Pace:
+        """A full batch is followed at once."""
+        return Pace(busy=0, idle=self.poll, error=self.outage)
+
+    @property
+    def request_seconds(self) -> float:
+        """How long one request may take."""
+        return self.publish_seconds / REQUESTS_IN_BUDGET

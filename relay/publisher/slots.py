@@ -1,0 +1,44 @@
+"""Work side by side: while the messages of one batch are on their way, the next is claimed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+# One more slot is wanted.
+More = Callable[[], None]
+# Does one thing, and says whether the slot that it was done in goes on.
+Unit = Callable[[More], Awaitable[bool]]
+
+
+async def side_by_side(most: int, unit: Unit) -> None:
+    """Do units one after the other in one slot, and beside it in as many more as they ask for, up to `most`.
+
+    When one raises, the others end what they are at, and then it is raised here: what a unit has begun is not given
+    up because another one fails. When this is cancelled, all of them are.
+    """
+    running: set[asyncio.Task[None]] = set()
+    failures: list[BaseException] = []
+
+    def more() -> None:
+        if len(running) < most and not failures:
+            running.add(asyncio.create_task(slot()))
+
+    async def slot() -> None:
+        going_on = True
+        try:
+            while going_on and not failures:
+                going_on = await unit(more)
+                await asyncio.sleep(0)  # it may never have waited: the others have their turn
+        except BaseException as error:  # noqa: BLE001 -- a cancellation of its own, too: it is raised below
+            failures.append(error)
+
+    more()
+    try:
+        while running:
+            ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            running -= ended
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running)
+    if failures:
+        raise failures[0]
