@@ -67,7 +67,7 @@ class Loop:
                 await self._wait(self._pace.busy)
             case Next.IDLE:
                 self._error.reset()
-                await self._rest.rest(self.wake, self._idle.next(), worked=outcome.report.updated > 0)
+                await self._rest.rest(self.wake, self._idle.next(), worked=outcome.report.updated)
             case Next.BACK_OFF:
                 self._idle.reset()
                 await self._wait(self._error.next())

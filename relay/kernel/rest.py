@@ -9,11 +9,11 @@ from relay.kernel.clock import Clock
 class Rest(Protocol):
     """What an idle loop asks for between two passes."""
 
-    async def rest(self, wake: asyncio.Event, seconds: float, *, worked: bool) -> None:
+    async def rest(self, wake: asyncio.Event, seconds: float, *, worked: int) -> None:
         """Return when the next pass shall begin, and at once when `wake` is set.
 
-        `seconds` is the pause that the runner's pace asks for. `worked` says whether the last pass got something done:
-        one that did not must not be followed by the next without a pause, again and again.
+        `seconds` is the pause that the runner's pace asks for. `worked` says how much the last pass got done: one that
+        did nothing must not be followed by the next without a pause, again and again.
         """
         ...
 
@@ -28,7 +28,7 @@ class ByTheClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    async def rest(self, wake: asyncio.Event, seconds: float, *, worked: bool) -> None:  # noqa: ARG002 -- all the same
+    async def rest(self, wake: asyncio.Event, seconds: float, *, worked: int) -> None:  # noqa: ARG002 -- all the same
         """Wait until the event or the end of the time."""
         await self._clock.wait(wake, seconds)
 

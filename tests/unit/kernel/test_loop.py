@@ -309,10 +309,10 @@ class RestInHand:
     """Rests for two seconds, and writes down what it was asked for."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[float, bool]] = []
+        self.asked: list[tuple[float, int]] = []
         self.closed = 0
 
-    async def rest(self, wake: asyncio.Event, seconds: float, *, worked: bool) -> None:
+    async def rest(self, wake: asyncio.Event, seconds: float, *, worked: int) -> None:
         """Rest."""
         self.asked.append((seconds, worked))
         await FakeClock().wait(wake, 2.0)
@@ -324,9 +324,9 @@ class RestInHand:
 
 @in_fake_time
 async def test_a_loop_with_nothing_to_do_rests_as_it_was_told() -> None:
-    """With its own pause as the measure, and whether anything was done; other pauses stay the clock's."""
+    """With its own pause as the measure, and how much was done; other pauses stay the clock's."""
     rest, stopping = RestInHand(), asyncio.Event()
-    runner = FakeRunner(Report(updated=1), AGAIN, BOOM, IDLE, pace=PUBLISH)
+    runner = FakeRunner(Report(updated=7), AGAIN, BOOM, IDLE, pace=PUBLISH)
     loop = Loop(worker_of(runner), FakeClock(), 60, lambda _: 0.0, rest=rest)
     running = asyncio.create_task(loop.run(stopping))
     await asyncio.sleep(3)
@@ -335,7 +335,7 @@ async def test_a_loop_with_nothing_to_do_rests_as_it_was_told() -> None:
     await running
 
     assert [round(time - runner.began[0], 6) for time in runner.began] == [0, 2, 2, 2.5]
-    assert rest.asked == [(0.5, True), (0.5, False)]
+    assert rest.asked == [(0.5, 7), (0.5, 0)]
     assert rest.closed == 1
 
 
