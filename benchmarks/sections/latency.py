@@ -10,7 +10,7 @@ import psycopg
 
 from benchmarks import backlog
 from benchmarks.contest import ContestError
-from benchmarks.emitter import EMIT, NUMBERED
+from benchmarks.emitter import EMIT
 from benchmarks.figures import Figure, Size
 from benchmarks.listen_loop import TELL_ALWAYS, TELL_NO_MORE
 from benchmarks.stand import Stand
@@ -106,7 +106,7 @@ def figures(name: str, rounds: Sequence[Found]) -> Iterator[Figure]:
 def _awake(url: str) -> None:
     """Return when whoever publishes is at work, and has published the first event."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(EMIT, [NUMBERED % -1])
+        connection.execute(EMIT, {"number": -1})
     _all_published(url)
 
 
