@@ -64,7 +64,7 @@ class Trial:
 
     @property
     def in_doubt(self) -> int:
-        """How many messages the broker may have that nobody has settled: all of another slot's, wherever this one is."""
+        """How many messages the broker may have that nobody has settled: all of another slot, wherever this one is."""
         return BATCH * (self.slots if self.slots > 1 or self.point in IN_DOUBT else 0)
 
     def __str__(self) -> str:

@@ -12,7 +12,8 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 CHUNK: Final = 65_536
 RESET: Final = struct.pack("ii", 1, 0)
-# As either protocol of Postgres carries the statement, and as the server confirms it.
+# As the relay writes the statement in its batches, in either protocol of Postgres (drivers commit in capitals), and as
+# the server confirms it.
 COMMIT_ASKED: Final = b"commit\x00"
 COMMIT_DONE: Final = b"COMMIT\x00"
 
@@ -151,7 +152,7 @@ class Proxy:
         while data := connection.client.recv(CHUNK):
             if connection.silent.is_set():
                 continue
-            if COMMIT_ASKED in (tail + data).lower():
+            if COMMIT_ASKED in tail + data:
                 connection.committing = self._take_commit()
                 if connection.committing in {AtCommit.CUT_BEFORE, AtCommit.SILENT_BEFORE}:
                     self._end(connection, connection.committing is AtCommit.SILENT_BEFORE)

@@ -1,0 +1,35 @@
+"""Arrays are written as Postgres reads them."""
+
+import psycopg
+import pytest
+from psycopg import postgres
+from psycopg.adapt import Transformer
+
+from relay.outbox.statements import numbers, texts
+
+TEXTS = [
+    [],
+    ["one"],
+    ["1", "2", "3"],
+    ["a,b", "{c}", "NULL", "", " "],
+    ['"', 'say "so"', "\\", 'back\\slash "and quote"', '","'],
+    ["'", "é", "\n\t"],
+]
+
+
+@pytest.mark.parametrize("values", TEXTS, ids=repr)
+def test_texts_come_back_as_they_were(values: list[str]) -> None:
+    """Whatever a broker's ids hold; a reader of arrays takes it apart again."""
+    assert _read(texts(values), "text") == values
+
+
+@pytest.mark.parametrize("values", [[], [1], [3, -2, 2**63 - 1]], ids=repr)
+def test_numbers_come_back_as_they_were(values: list[int]) -> None:
+    """In their order."""
+    assert _read(numbers(values), "int8") == values
+
+
+def _read(literal: str, name: str) -> list[object]:
+    info = postgres.types[name]
+    loaded: list[object] = Transformer().get_loader(info.array_oid, psycopg.pq.Format.TEXT).load(literal.encode())
+    return loaded
