@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import time
 from collections.abc import Iterator, Sequence
 
 import psycopg
@@ -23,12 +24,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print as figures come, and keep what was found; a claim that does not hold is told, not an error."""
     asked = _parser().parse_args(arguments)
     size = QUICK if asked.quick else FULL
+    began = time.monotonic()
     with stand() as servers:
         ran = environment.read(servers, size)
         print(report.header(ran), flush=True)
         figures = [figure for name in asked.only for figure in _measured(name, servers, size)]
     ratios = judged(figures)
-    print(report.verdicts(ratios), report.closing(ratios), sep="\n")
+    print(report.verdicts(ratios), report.closing(ratios, time.monotonic() - began), sep="\n")
     if asked.keep or (asked.only == NAMES and not size.quick):
         Run(ran, figures, ratios).store()
         print(f"kept in {LATEST.relative_to(environment.ROOT)}; make docs brings it to docs/performance.md")

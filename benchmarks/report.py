@@ -37,11 +37,12 @@ def verdicts(ratios: Iterable[Ratio]) -> str:
     return "\n".join(["\nWhat is claimed", *map(str, ratios)])
 
 
-def closing(ratios: Sequence[Ratio]) -> str:
-    """The last line: how many claims hold."""
+def closing(ratios: Sequence[Ratio], seconds: float) -> str:
+    """The last line: how many claims hold, and how long it took to find out."""
     told = [ratio for ratio in ratios if ratio.holds is not None]
     reached, missing = sum(ratio.holds is True for ratio in told), len(ratios) - len(told)
-    return f"\n{reached} of {len(told)} reached" + (f", {missing} not measured" if missing else "")
+    left = f", {missing} not measured" if missing else ""
+    return f"\n{reached} of {len(told)} reached{left}, in {seconds / 60:.1f} minutes"
 
 
 def number(value: float) -> str:

