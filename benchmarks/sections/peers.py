@@ -55,7 +55,10 @@ def drain_peer(stand: Stand, entrant: Entrant, events: int) -> float:
         except BaseException:
             contestant.end()
             raise
-        ([found], _) = race([contestant])
+        try:
+            ([found], _) = race([contestant])
+        except ValueError as error:
+            raise ContestError(f"{entrant.title} answered with something else than JSON") from error
         left = _count(url, entrant.peer.left)
     if (found["events"], left) != (events, 0):
         raise ContestError(f"{entrant.title} published {found['events']} of {events} events and left {left} of them")
@@ -65,7 +68,7 @@ def drain_peer(stand: Stand, entrant: Entrant, events: int) -> float:
 def _fails(stand: Stand, entrant: Entrant) -> str:
     try:
         drain_peer(stand, entrant, _TRIAL)
-    except ContestError as error:
+    except (ContestError, psycopg.Error, OSError) as error:
         return f"it does not work here: {error}"
     return ""
 
