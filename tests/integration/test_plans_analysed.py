@@ -12,7 +12,7 @@ import pytest
 
 from relay.dev.stack import Stack
 from relay.outbox.statements import statement
-from tests.support.plans import explain
+from tests.support.plans import explain, prepare, run, scans_of, touching
 from tests.support.postgres import fresh_database
 
 ROWS = 20_000
@@ -92,7 +92,46 @@ def test_no_statistics_make_it_walk(analysed: str, name: str, *, emptied: bool) 
             values = {**values, "floor": 4 * ROWS, "fresh_safe": 4 * ROWS, "ordered_safe": 4 * ROWS}
         scans = explain(connection, name, values)
         connection.rollback()
-    visited = sum(
-        scan["Actual Loops"] * (scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0)) for scan in scans
-    )
-    assert visited <= most + FEW, [(scan["Index Name"], scan["Actual Rows"]) for scan in scans]
+    assert visited(scans) <= most + FEW, [(scan["Index Name"], scan["Actual Rows"]) for scan in scans]
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_plan_made_for_an_empty_table_serves_a_full_one(database: str, state: str) -> None:
+    """A relay plans its statements once, when it starts, and keeps its connection for days."""
+    marked = {"ids": list(range(1, 101)), "message_ids": ["m"] * 100, "topics": ["t"] * 100}
+    charged = {"attempts": [1] * 100, "codes": ["C"] * 100, "errors": ["e"] * 100, "reasons": [None] * 100}
+    settled = {
+        "settle_published": marked,
+        "settle_charged": {
+            **charged,
+            "ids": marked["ids"],
+            "blocks": [False] * 100,
+            "delays": [1.0] * 100,
+            "skew": 0.0,
+        },
+        "claim_ordered": {"ids": marked["ids"], "key_places": [1] * 100, "bytes": 10**7, "skew": 0.0},
+    }
+    values = {name: values for name, (values, _) in STATEMENTS.items()} | settled
+    with psycopg.connect(database, prepare_threshold=None) as connection:
+        connection.execute(statement("enter"), {"search_path": '"public"', "idle_tx_ms": "0"})
+        prepared = {name: prepare(connection, name) for name in values}
+        nobody = {"ids": [], "message_ids": [], "topics": [], "key_places": []} | {name: [] for name in charged}
+        for name, each in values.items():
+            run(connection, prepared[name], each | ({**nobody, "blocks": [], "delays": []} if name in settled else {}))
+        with psycopg.connect(database, autocommit=True) as service:
+            service.execute("alter table outbox_events set (autovacuum_enabled = false)")
+            for filling in STATES[state]:
+                service.execute(FILL, {**filling, "rows": ROWS})
+            pending = service.execute("select min(id) from outbox_events where published_at is null").fetchone()
+        for name, each in values.items():
+            if name in settled and (not pending or pending[0] is None):
+                continue
+            with connection.transaction(force_rollback=True):
+                scans = touching(scans_of(connection, prepared[name], each))
+            most = 400 if name in settled else STATEMENTS[name][1]
+            assert visited(scans) <= most + FEW, (name, [(scan["Index Name"], scan["Actual Rows"]) for scan in scans])
+
+
+def visited(scans: list[dict[str, Any]]) -> float:
+    """How many rows the scans came by."""
+    return sum(scan["Actual Loops"] * (scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0)) for scan in scans)

@@ -2,9 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import ClientCursor
@@ -15,13 +15,16 @@ _PARAMETER = re.compile(rb"%\((\w+)\)s")
 _numbers = count(1)
 
 
+class Prepared(NamedTuple):
+    """A statement on the server, and the names of its parameters in their order."""
+
+    name: str
+    parameters: list[str]
+
+
 def explain(connection: psycopg.Connection[Any], name: str, values: dict[str, Any]) -> list[dict[str, Any]]:
     """Run a statement; answer with the nodes of its plan that touched the table of events."""
-    return [
-        node
-        for node in scans(connection, name, values)
-        if node.get("Relation Name") == "outbox_events" and node["Actual Loops"]
-    ]
+    return touching(scans(connection, name, values))
 
 
 def scans(connection: psycopg.Connection[Any], name: str, values: dict[str, Any]) -> list[dict[str, Any]]:
@@ -29,19 +32,37 @@ def scans(connection: psycopg.Connection[Any], name: str, values: dict[str, Any]
 
     Those that the execution did not come to are among them.
     """
+    return scans_of(connection, prepare(connection, name), values)
+
+
+def prepare(connection: psycopg.Connection[Any], name: str) -> Prepared:
+    """Prepare a statement; what it is planned for is the table as it is when it first runs."""
     text = statement(name)
     names = list(dict.fromkeys(_PARAMETER.findall(text)))
     numbered = _PARAMETER.sub(lambda found: b"$%d" % (names.index(found[1]) + 1), text).replace(b"%%", b"%")
-    prepared = f"plan_{next(_numbers)}"
+    prepared = Prepared(f"plan_{next(_numbers)}", [each.decode() for each in names])
+    ClientCursor(connection).execute(f"prepare {prepared.name} as ".encode() + numbered)
+    return prepared
+
+
+def run(connection: psycopg.Connection[Any], prepared: Prepared, values: dict[str, Any], asked: str = "") -> Any:
+    """Execute it; answer with the first row."""
+    listed = f"({', '.join(['%s'] * len(prepared.parameters))})" if prepared.parameters else ""
     cursor = ClientCursor(connection)
-    cursor.execute(f"prepare {prepared} as ".encode() + numbered)
-    listed = ", ".join(["%s"] * len(names))
-    asked = f"explain (analyze, buffers, format json, timing off) execute {prepared}"
-    values_in_order = [values[each.decode()] for each in names]
-    row = cursor.execute(f"{asked} ({listed})" if names else asked, values_in_order).fetchone()
-    assert row
+    cursor.execute(f"{asked} execute {prepared.name}{listed}".encode(), [values[each] for each in prepared.parameters])
+    return cursor.fetchone()
+
+
+def scans_of(connection: psycopg.Connection[Any], prepared: Prepared, values: dict[str, Any]) -> list[dict[str, Any]]:
+    """The same of a statement that is prepared."""
+    row = run(connection, prepared, values, "explain (analyze, buffers, format json, timing off)")
     plan = row[0] if isinstance(row[0], list) else json.loads(row[0])
     return [node for node in _nodes(plan[0]["Plan"]) if node["Node Type"].endswith("Scan") and "Relation Name" in node]
+
+
+def touching(nodes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those of them that touched the table of events."""
+    return [node for node in nodes if node.get("Relation Name") == "outbox_events" and node["Actual Loops"]]
 
 
 def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
