@@ -20,7 +20,10 @@ async def side_by_side(most: int, unit: Unit) -> None:
 
     def more() -> None:
         if len(running) < most and not failures:
-            running.add(asyncio.create_task(slot()))
+            task = asyncio.create_task(slot())
+            running.add(task)
+            # At once, whoever is waited for below: its place is free for another.
+            task.add_done_callback(running.discard)
 
     async def slot() -> None:
         going_on = True
@@ -34,8 +37,7 @@ async def side_by_side(most: int, unit: Unit) -> None:
     more()
     try:
         while running:
-            ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            running -= ended
+            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in running:
             task.cancel()
