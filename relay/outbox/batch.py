@@ -53,6 +53,7 @@ class Batch:
         self._known = known
         self._open = False
         self._unsettled: set[int] = set()  # of the fresh rows that this transaction has claimed
+        self._cut = False  # it may have locked fresh rows for which there was no room among the bytes
         self._keys: set[str] = set()  # of which this transaction has claimed rows
 
     async def claim(
@@ -135,7 +136,9 @@ class Batch:
         limits = {"topic": topic, "types": list(types), "beyond": above, "rows": rows, "bytes": size_bytes}
         cursor = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
         await cursor.execute(statement("claim_controls"), limits)
-        return await cursor.fetchall()
+        found = await cursor.fetchall()
+        self._unsettled.update(row.id for row in found)
+        return found
 
     async def heads(self, topic: str, types: Sequence[str], after: str, rows: int, size_bytes: int) -> Heads:
         """Lock the first rows of up to so many keys of a topic, beyond a key; none of a key that was claimed."""
@@ -184,8 +187,8 @@ class Batch:
 
     @property
     def released(self) -> bool:
-        """Whether fresh rows were claimed and left as they were."""
-        return bool(self._unsettled)
+        """Whether fresh rows were locked and left as they were: claims beside this one have passed them."""
+        return self._cut or bool(self._unsettled)
 
     async def _claim_fresh(self, limits: dict[str, Any]) -> list[Claimed]:
         floor = self._known.floors.start([*limits["open_topics"], *limits["open_types"]])
@@ -195,6 +198,7 @@ class Batch:
         fresh = [Claimed._make(columns[:-2]) for columns in found if columns[0] is not None]
         full = _full(fresh, limits["rows"], limits["bytes"])
         *_, seen_to, file = found[0]  # the same in each, and there is one even where no row is
+        self._cut = full and len(fresh) < limits["rows"]
         self._known.floors.claimed(fresh[-1].id if full else seen_to, file, full=full)
         self._unsettled.update(row.id for row in fresh)
         return fresh

@@ -1,8 +1,35 @@
 """What one batch keeps from another, and must not: a place beside it, its rows, the end of a pass with work left."""
 
 import asyncio
+from collections.abc import Sequence
 
+import pytest
+
+from relay.envelope import Message
+from relay.errors import BrokerError
+from relay.outbox.connect import connect_async
+from relay.outbox.outbox import Outbox
+from relay.publisher import publisher as road
 from relay.publisher.slots import More, side_by_side
+from tests.support.bench import Bench
+from tests.support.waiting import until_async
+
+TRANSACTIONS = (
+    "select count(*) from pg_stat_activity where datname = current_database() and state = 'idle in transaction'"
+)
+NOTHING_LEFT = [(0,)]
+PENDING = "select count(*) from outbox_events where published_at is null"
+
+
+class Ticks:
+    """A millisecond passes with every look, so that a sweep is due when it is owed, and not because time has passed."""
+
+    now = 1_000.0
+
+    def monotonic(self) -> float:
+        """The time."""
+        self.now += 0.001
+        return self.now
 
 
 async def test_a_slot_that_has_ended_leaves_its_place_to_another() -> None:
@@ -25,3 +52,44 @@ async def test_a_slot_that_has_ended_leaves_its_place_to_another() -> None:
 
     await side_by_side(2, unit)
     assert beside == [0, 1, 2, 3, 4]
+
+
+async def test_rows_for_which_a_batch_had_no_room_are_published_in_the_same_pass(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has locked them all the same, and the batch beside it has passed them."""
+    monkeypatch.setattr(road, "CLAIM_BYTES", 5_000)
+    bench.emit(*range(100))
+    report = await bench.run_once(bench.publisher_on(bench.outbox, batch_size=50, slots=2))
+    assert bench.query(PENDING) == NOTHING_LEFT, report
+
+
+async def test_controls_that_were_not_sent_are_published_in_the_same_pass(bench: Bench) -> None:
+    """A batch locks the newest rows as controls, and the one beside it passes them."""
+    outbox = Outbox(lambda: connect_async(bench.url), "public", 20_000, monotonic=Ticks().monotonic)
+    bench.emit(*range(60))
+    take, control_asked, beside_ended = bench.broker.publish, asyncio.Event(), asyncio.Event()
+
+    async def publish(topic: str, messages: Sequence[Message], seconds: float) -> Sequence[str]:
+        numbers = [int(message.attributes["aggregate_id"]) for message in messages]
+        if min(numbers) < 10:
+            raise BrokerError("INTERNAL", "sick")
+        if min(numbers) == 10:
+            await asyncio.wait_for(control_asked.wait(), 10)
+        if numbers == [59]:
+            control_asked.set()
+            await asyncio.wait_for(beside_ended.wait(), 10)
+        return await take(topic, messages, seconds)
+
+    bench.broker.publish = publish  # type: ignore[method-assign]
+    publisher = bench.publisher_on(outbox, batch_size=10, slots=2)
+    running = asyncio.create_task(bench.run_once(publisher))
+
+    async def one_transaction_is_left() -> bool:
+        return control_asked.is_set() and bench.query(TRANSACTIONS) == [(1,)]
+
+    await until_async(one_transaction_is_left, "the batch beside has ended")
+    beside_ended.set()
+    report = await running
+    await publisher.close()
+    assert bench.query(PENDING + " and aggregate_id::int >= 10") == NOTHING_LEFT, report
