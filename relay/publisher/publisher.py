@@ -8,7 +8,8 @@ While there is more than one batch to do, several are under way, each in a slot 
 messages of another travel. With nothing but a few rows there is one slot, and one connection.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -18,7 +19,7 @@ from relay.kernel.runner import Budget, Next, Report
 from relay.outbox.batch import Batch
 from relay.outbox.floors import Floors
 from relay.outbox.outbox import Outbox
-from relay.outbox.rows import Claim
+from relay.outbox.rows import Claim, Claimed
 from relay.publisher import crash_points
 from relay.publisher.circuits import Circuits
 from relay.publisher.crash_points import Point
@@ -69,6 +70,8 @@ class Publisher:
         self._probes = Probes(outbox, policy, self._circuits, self._sender, observe)
         self._claim_again_at = 0.0
         self._in_vain = 0.0  # seconds of claims in a row that found nothing beside open topics
+        self._finds = 0  # claims that found rows
+        self._in_hand = 0  # batches under way that have some
         self._settled_in_round = False  # since the claims began to come by the keys
         self._outbox = outbox
         self._broker = broker
@@ -123,9 +126,10 @@ class Publisher:
             crash_points.reached(Point.CLAIM_AFTER)
             built = build(claim.rows, self._policy.routes, self._policy.failed_head)
             news = self._learn(built)
-            delivered = await self._sender.send(batch, built.by_topic, monotonic)
-            outcome = judge(claim.rows, built, delivered, self._policy.attempts, self._policy.failed_head)
-            await settle(batch, outcome)
+            with self._has(claim.rows):
+                delivered = await self._sender.send(batch, built.by_topic, monotonic)
+                outcome = judge(claim.rows, built, delivered, self._policy.attempts, self._policy.failed_head)
+                await settle(batch, outcome)
         crash_points.reached(Point.COMMIT_AFTER)
         for event in outcome.events(monotonic() - began):
             self._observe(event)
@@ -139,14 +143,27 @@ class Publisher:
         return replace(outcome.report, next=following if left else Next.IDLE)
 
     async def _claim(self, batch: Batch, monotonic: Callable[[], float]) -> Claim:
-        began = monotonic()
+        began, finds, others = monotonic(), self._finds, self._in_hand
         topics = self._circuits.open_topics
         claim = await batch.claim(self._policy.batch_size, CLAIM_BYTES, topics, self._circuits.open_types)
-        self._in_vain = self._in_vain + monotonic() - began if topics and not claim.rows else 0.0
+        # Not in vain where this round has left rows behind, or batches beside this one have those that could be found.
+        vain = topics and not (claim.rows or claim.full or others or finds < self._finds)
+        self._in_vain = self._in_vain + monotonic() - began if vain else 0.0
         if self._in_vain and not claim.unseen:
             self._claim_again_at = monotonic() + min(self._in_vain / FRUITLESS_SHARE, self._policy.outage.most)
             self._in_vain = 0.0
         return claim
+
+    @contextmanager
+    def _has(self, rows: Sequence[Claimed]) -> Iterator[None]:
+        """A batch has these rows for the length of the block."""
+        found = bool(rows)
+        self._finds += found
+        self._in_hand += found
+        try:
+            yield
+        finally:
+            self._in_hand -= found
 
     def _learn(self, built: Built) -> bool:
         """Take out rows of open topics, which were claimed because their event type was not known yet."""

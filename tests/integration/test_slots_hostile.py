@@ -7,6 +7,7 @@ import pytest
 
 from relay.envelope import Message
 from relay.errors import BrokerError
+from relay.kernel.runner import Next
 from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
 from relay.publisher import publisher as road
@@ -62,6 +63,18 @@ async def test_rows_for_which_a_batch_had_no_room_are_published_in_the_same_pass
     bench.emit(*range(100))
     report = await bench.run_once(bench.publisher_on(bench.outbox, batch_size=50, slots=2))
     assert bench.query(PENDING) == NOTHING_LEFT, report
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+async def test_the_rows_of_a_key_follow_each_other_while_a_topic_is_open(bench: Bench, slots: int) -> None:
+    """A claim that finds nothing, because the one key has had its turn or is in another slot's hand, means no pause."""
+    bench.emit(1, topic="slow-topic")
+    publisher = bench.publisher_on(bench.outbox, batch_size=10, slots=slots)
+    bench.broker.refuse = lambda topic: BrokerError("NOT_FOUND", "no topic") if topic == "slow-topic" else None
+    await bench.run_once(publisher)
+    bench.emit(*range(100, 400), ordering_key="key")
+    report = await bench.run_once(publisher)
+    assert (report.updated, report.next) == (300, Next.IDLE)
 
 
 async def test_controls_that_were_not_sent_are_published_in_the_same_pass(bench: Bench) -> None:
