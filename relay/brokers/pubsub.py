@@ -1,6 +1,7 @@
 """Google Pub/Sub, spoken through the asynchronous client's transport with our own deadlines."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from google.pubsub_v1.types import PublishRequest, PubsubMessage
 
@@ -26,13 +27,7 @@ class PubSub:
 
     async def publish(self, topic: str, messages: Sequence[Message], seconds: float) -> Sequence[str]:
         """Hand over one request, all of it or nothing, and return the service's ids in order."""
-        request = _RawRequest(
-            topic=self._address.topic(topic),
-            messages=[
-                _RawMessage(data=message.body, attributes=message.attributes, ordering_key=message.ordering_key)
-                for message in messages
-            ],
-        )
+        request = _RawRequest(topic=self._address.topic(topic), messages=map(_raw, messages))
         try:
             response = await self._client.publish(PublishRequest.wrap(request), retry=None, timeout=seconds)
         except CALL_ERRORS as error:
@@ -42,3 +37,12 @@ class PubSub:
     async def close(self) -> None:
         """Close the channel."""
         await self._client.transport.close()  # type: ignore[no-untyped-call]
+
+
+def _raw(message: Message) -> Any:
+    raw = _RawMessage(data=message.body, ordering_key=message.ordering_key)
+    attributes = raw.attributes
+    # One by one: given all at once, protobuf takes twice as long for them.
+    for name, value in message.attributes.items():
+        attributes[name] = value
+    return raw

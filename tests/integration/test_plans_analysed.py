@@ -115,7 +115,9 @@ def test_a_plan_made_for_an_empty_table_serves_a_full_one(database: str, state: 
     with psycopg.connect(database, prepare_threshold=None) as connection:
         connection.execute(statement("enter"), {"search_path": '"public"', "idle_tx_ms": "0"})
         prepared = {name: prepare(connection, name) for name in values}
-        nobody = {"ids": [], "message_ids": [], "topics": [], "key_places": []} | {name: [] for name in charged}
+        nobody: dict[str, list[Any]] = {"ids": [], "message_ids": [], "topics": [], "key_places": []} | {
+            name: [] for name in charged
+        }
         for name, each in values.items():
             run(connection, prepared[name], each | ({**nobody, "blocks": [], "delays": []} if name in settled else {}))
         with psycopg.connect(database, autocommit=True) as service:
@@ -134,4 +136,5 @@ def test_a_plan_made_for_an_empty_table_serves_a_full_one(database: str, state: 
 
 def visited(scans: list[dict[str, Any]]) -> float:
     """How many rows the scans came by."""
-    return sum(scan["Actual Loops"] * (scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0)) for scan in scans)
+    rows = [scan["Actual Loops"] * (scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0)) for scan in scans]
+    return float(sum(rows))
