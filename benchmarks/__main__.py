@@ -9,7 +9,7 @@ import psycopg
 
 from benchmarks import environment, report
 from benchmarks.contest import ContestError
-from benchmarks.figures import Figure, Size
+from benchmarks.figures import Figure, Section, Size
 from benchmarks.ratios import judged
 from benchmarks.record import LATEST, Run
 from benchmarks.sections import NAMES, load
@@ -25,10 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     size = QUICK if asked.quick else FULL
     began = time.monotonic()
+    sections = {name: load(name) for name in asked.only}
     with stand() as servers:
         ran = environment.read(servers, size)
         print(report.header(ran), flush=True)
-        figures = [figure for name in asked.only for figure in _measured(name, servers, size)]
+        figures = [figure for name in sections for figure in _measured(name, sections[name], servers, size)]
     ratios = judged(figures)
     print(report.verdicts(ratios), report.closing(ratios, time.monotonic() - began), sep="\n")
     if asked.keep or (asked.only == NAMES and not size.quick):
@@ -37,8 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if any(figure.skipped.startswith(_BROKEN) for figure in figures) else 0
 
 
-def _measured(name: str, servers: Stand, size: Size) -> Iterator[Figure]:
-    section = load(name)
+def _measured(name: str, section: Section, servers: Stand, size: Size) -> Iterator[Figure]:
     print(report.heading(section.TITLE), flush=True)
     try:
         for figure in section.measure(servers, size):
