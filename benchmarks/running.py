@@ -9,10 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
+
 from benchmarks.contest import ContestError
 
 _STOP_SECONDS = 30.0
 _KILOBYTE = 1_024
+_DRAIN_SECONDS = 300.0
+_AT_REST = """
+select not exists (select from outbox_events where published_at is null)
+       and exists (select from pg_locks where locktype = 'advisory' and classid = 2002873189 and granted)
+"""
 
 
 @dataclass(frozen=True)
@@ -69,3 +76,9 @@ def until(condition: Callable[[], bool], what: str, seconds: float, step: float 
         if time.monotonic() > deadline:
             raise ContestError(f"waited {seconds:.0f} s in vain: {what}")
         time.sleep(step)
+
+
+def at_rest(url: str) -> None:
+    """Return when a relay has published all there was, and sleeps."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        until(lambda: connection.execute(_AT_REST).fetchone() == (True,), "a relay at rest", _DRAIN_SECONDS)

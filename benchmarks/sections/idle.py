@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 
 from benchmarks.figures import Figure, Size
-from benchmarks.running import Relay, relay, until
+from benchmarks.running import Relay, at_rest, relay
 from benchmarks.stand import POSTGRES_SETTINGS, Stand
 from relay.dev.stack import Part, Stack
 from relay.outbox import schema
@@ -19,7 +19,6 @@ SECTION = "idle"
 WINDOW_SECONDS, QUICK_SECONDS = 60.0, 10.0
 # What is left of its start.
 SETTLE_SECONDS = 5.0
-_SECONDS = 30.0
 # Statements are counted by Postgres itself, on a server of its own: others shall not pay for it.
 COUNTING = {**POSTGRES_SETTINGS, "shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "top"}
 _CALLS = "select sum(calls)::bigint from pg_stat_statements where userid = 'bench_idle'::regrole"
@@ -38,7 +37,8 @@ def measure(stand: Stand, size: Size) -> Iterator[Figure]:
         psycopg.connect(stack.database_url, autocommit=True) as connection,
         relay({**stand.environment, "DATABASE_URL": _prepared(connection, stack.database_url)}, topic) as process,
     ):
-        _asleep(connection)
+        at_rest(stack.database_url)
+        time.sleep(SETTLE_SECONDS)
         windows = [_window(connection, process, seconds) for _ in range(rounds)]
     yield Figure(SECTION, "cpu", "% of a core", tuple(100 * cpu / took for cpu, _, took in windows))
     counted = tuple(60 * calls / took for _, calls, took in windows)
@@ -55,12 +55,6 @@ def _prepared(connection: psycopg.Connection[tuple[int]], url: str) -> str:
         schema.migrate(migrating, "public", schema.newest())
     info = connection.info
     return f"postgresql://bench_idle:bench@{info.host}:{info.port}/{info.dbname}"
-
-
-def _asleep(connection: psycopg.Connection[tuple[int]]) -> None:
-    sleeps = "select 1 from pg_locks where locktype = 'advisory' and classid = 2002873189 and granted"
-    until(lambda: connection.execute(sleeps).fetchone() is not None, "the relay sleeps", _SECONDS)
-    time.sleep(SETTLE_SECONDS)
 
 
 def _window(connection: psycopg.Connection[tuple[int]], process: Relay, seconds: float) -> tuple[float, int, float]:

@@ -4,11 +4,9 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psycopg
-
 from benchmarks import backlog
 from benchmarks.figures import Figure, Size
-from benchmarks.running import Memory, Relay, relay, until
+from benchmarks.running import Memory, at_rest, relay
 from benchmarks.stand import Stand
 
 TITLE = "Resident memory of a relay"
@@ -16,7 +14,6 @@ SECTION, UNIT = "memory", "MB"
 _BACKLOG_BYTES, _SMALL_BYTES, _LARGE_BYTES = 400, 100, 9_000_000
 # Of the largest rows each stands among so many small ones, all of which one claim takes.
 _SMALL_AMONG, _LARGE_ROWS, _QUICK_LARGE_ROWS = 200, 20, 4
-_SECONDS = 300.0
 
 
 def measure(stand: Stand, size: Size) -> Iterator[Figure]:
@@ -49,19 +46,5 @@ def _most(stand: Stand, fill: Callable[[], None]) -> Memory:
     fill()
     backlog.settle(url)
     with stand.topic() as topic, relay(stand.environment, topic) as process:
-        _awake(url, process)
+        at_rest(url)
         return process.memory()
-
-
-def _awake(url: str, process: Relay) -> None:
-    """Return when it has published all there was, and then listens."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        until(lambda: _listens(connection), f"relay {process.pid} listens with nothing to do", _SECONDS)
-
-
-def _listens(connection: "psycopg.Connection[tuple[bool]]") -> bool:
-    row = connection.execute(
-        "select not exists (select from outbox_events where published_at is null)"
-        "   and exists (select from pg_locks where locktype = 'advisory' and classid = 2002873189 and granted)"
-    ).fetchone()
-    return bool(row and row[0])
