@@ -34,7 +34,7 @@ FAR_LOOK_SECONDS = 0.5
 # After a pass of several rows, more are on their way: under a steady load no relay goes to sleep, and nobody notifies.
 # So long is the pause for each row of the pass, at least and at most: a slow stream does not wait for it, and of a fast
 # one the next pass has more to take.
-PAUSE_A_ROW_SECONDS = 0.00005
+PAUSE_A_ROW_SECONDS = 0.0001
 PAUSE_SECONDS = (0.001, 0.03)
 # With the lock kept, the next event is waited for so long until a look tells whether something else has come.
 DOZE_SECONDS = 0.01
