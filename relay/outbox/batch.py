@@ -10,7 +10,6 @@ import psycopg
 from psycopg.rows import args_row
 
 from relay.errors import InvariantError
-from relay.outbox.connect import has_spoken
 from relay.outbox.floors import Floors, Look
 from relay.outbox.order import KEYS_A_CLAIM, Standing, Visited, Walk, ends_after, share, within
 from relay.outbox.rows import START, Accepted, Candidates, Charged, Claim, Claimed, Heads, Place
@@ -55,6 +54,7 @@ class Batch:
         self._unsettled: set[int] = set()  # of the fresh rows that this transaction has claimed
         self._cut = False  # it may have locked fresh rows for which there was no room among the bytes
         self._keys: set[str] = set()  # of which this transaction has claimed rows
+        self._marks: list[str] = []  # statements that wait for the commit
 
     async def claim(
         self, rows: int, size_bytes: int, open_topics: Sequence[str] = (), open_types: Sequence[str] = ()
@@ -152,14 +152,14 @@ class Batch:
 
     @asynccontextmanager
     async def settling(self) -> AsyncIterator[None]:
-        """Commit at the end of the block; what is marked in it travels together with the commit."""
-        if has_spoken(self._connection):
-            # Why it ended the session, say: within a pipeline nobody would hear it.
-            await self._connection.execute("select")
+        """Commit at the end of the block; what is marked in it travels in one message with the commit.
+
+        A relay that is stopped at any moment has sent nothing of it, and the server ends its idle transaction, or all.
+        In a pipeline the commit could be missing, and the server would wait for it for good, with the locks.
+        """
+        yield
         try:
-            async with self._connection.pipeline():
-                yield
-                await self._connection.execute(COMMIT, prepare=False)
+            await self._connection.execute(";\n".join([*self._marks, COMMIT]).encode(), prepare=False)
         except psycopg.errors.InvalidTextRepresentation as error:
             raise InvariantError(
                 f"{error.diag.message_primary}, although this transaction holds their locks; "
@@ -167,19 +167,19 @@ class Batch:
             ) from error
         self.committed = True
 
-    async def mark(self, accepted: Sequence[Accepted], charged: Sequence[Charged]) -> None:
-        """Mark what the broker took and who pays for what it did not; one statement each, whatever their number.
+    def mark(self, accepted: Sequence[Accepted], charged: Sequence[Charged]) -> None:
+        """While settling, mark what the broker took and who pays for what it did not; one statement each.
 
-        While settling, a number of rows that is not as expected is found only when the block ends, by the server.
+        A number of rows that is not as expected is found only when the block ends, by the server.
         """
         if accepted:
             ids, message_ids, topics = map(list, zip(*accepted, strict=True))
             arrays = {"ids": numbers(ids), "message_ids": texts(message_ids), "topics": texts(topics)}
-            await self._mark("settle_published", ids, arrays)
+            self._mark("settle_published", ids, arrays)
         if charged:
             ids, attempts, codes, errors, reasons, blocks, delays = map(list, zip(*charged, strict=True))
             values = {"attempts": attempts, "codes": codes, "errors": errors, "reasons": reasons, "blocks": blocks}
-            await self._mark("settle_charged", ids, {**values, "ids": ids, "delays": delays, "skew": self._skew})
+            self._mark("settle_charged", ids, {**values, "ids": ids, "delays": delays, "skew": self._skew})
 
     def ended(self) -> None:
         """Its locks are gone."""
@@ -254,9 +254,9 @@ class Batch:
         # What locks is not in the pipeline, whose last word is a Flush: after one, Postgres does not end an idle
         # transaction, and a relay that froze there would keep what it has locked.
 
-    async def _mark(self, name: str, ids: Iterable[int], values: dict[str, Any]) -> None:
+    def _mark(self, name: str, ids: Iterable[int], values: dict[str, Any]) -> None:
         self._unsettled.difference_update(ids)
-        await self._connection.execute(statement(name), values)
+        self._marks.append(psycopg.AsyncClientCursor(self._connection).mogrify(statement(name), values))
 
 
 def _full(kind: Sequence[Claimed], rows: int, size_bytes: int) -> bool:

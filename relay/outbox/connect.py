@@ -1,6 +1,5 @@
 """Connections to the database that do not hang, and errors that say what to do about them."""
 
-import select
 from typing import Any
 
 import psycopg
@@ -85,13 +84,6 @@ async def connect_async(url: str, app: str = "", setting: str = DATABASE_URL) ->
     await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
     _require_utf8(connection)
     return connection
-
-
-def has_spoken(connection: psycopg.AsyncConnection[Any]) -> bool:
-    """Whether the server has said something that nobody has read: that it ended the session, most of all."""
-    waiting = select.poll()
-    waiting.register(connection.fileno(), select.POLLIN)
-    return bool(waiting.poll(0))
 
 
 def _require_utf8(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:

@@ -165,8 +165,6 @@ async def settle(batch: Batch, outcome: Outcome) -> None:
     """Write down what the outcome changes, and commit."""
     crash_points.reached(Point.SETTLE_BEFORE)
     async with batch.settling():
-        await batch.mark(
-            [accepted for _, accepted in outcome.accepted], [charging.charged for charging in outcome.charged]
-        )
+        batch.mark([accepted for _, accepted in outcome.accepted], [charging.charged for charging in outcome.charged])
         crash_points.reached(Point.SETTLE_AFTER)
         crash_points.reached(Point.COMMIT_BEFORE)

@@ -62,7 +62,7 @@ async def one_pass(url: str, log: Path, seconds: float = 0.0) -> tuple[Report, C
         await publisher.close()  # with the connection, libpq writes the last of its buffer
     sent_and_received = Counter(_MESSAGE.findall(log.read_text()))  # noqa: ASYNC240 -- nothing else runs by now
     return report, Cost(
-        statements=sent_and_received["F", "Execute"] + sent_and_received["F", "Query"],
+        statements=sent_and_received["B", "CommandComplete"],
         round_trips=sent_and_received["B", "ReadyForQuery"],
     )
 

@@ -63,7 +63,7 @@ async def test_claims_follow_each_other_without_a_gap(bench: Bench, rows: int, s
             assert bench.outbox.floors.fresh == len(claimed)
             found = [row.id for row in (await batch.claim(rows, size_bytes)).rows]
             async with batch.settling():
-                await batch.mark([Accepted(row_id, "m", TOPIC) for row_id in found], [])
+                batch.mark([Accepted(row_id, "m", TOPIC) for row_id in found], [])
         claimed += found
         assert claimed == list(range(1, len(claimed) + 1))
     await bench.outbox.close()

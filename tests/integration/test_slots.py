@@ -92,8 +92,9 @@ async def test_a_slot_whose_connection_is_lost_costs_the_others_nothing(bench: B
     gate.opened.set()
     with pytest.raises(Exception, match="terminating connection"):
         await failing
-    assert bench.query("select count(*) from outbox_events where published_at is not null") == [(10,)]
-    assert (await bench.run_once(publisher)).updated == 10
+    ((settled,),) = bench.query("select count(*) from outbox_events where published_at is not null")
+    assert settled >= 10  # the other slot may have found what the lost one had, before it noticed
+    assert (await bench.run_once(publisher)).updated == 20 - settled
     assert set(bench.broker.event_ids) == set(ids)
     assert len(bench.broker.event_ids) == 30  # those of the lost one went out twice
 

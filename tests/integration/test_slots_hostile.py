@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+import psycopg
 import pytest
 
 from relay.envelope import Message
@@ -10,14 +11,16 @@ from relay.errors import BrokerError
 from relay.kernel.runner import Next
 from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
+from relay.outbox.rows import Accepted
 from relay.publisher import publisher as road
 from relay.publisher.slots import More, side_by_side
-from tests.support.bench import Bench
-from tests.support.waiting import until_async
+from tests.support.bench import TOPIC, Bench
+from tests.support.waiting import until, until_async
 
 TRANSACTIONS = (
     "select count(*) from pg_stat_activity where datname = current_database() and state = 'idle in transaction'"
 )
+FREE = "select count(*) from (select from outbox_events where published_at is null for update skip locked) as free"
 NOTHING_LEFT = [(0,)]
 PENDING = "select count(*) from outbox_events where published_at is null"
 
@@ -106,3 +109,21 @@ async def test_controls_that_were_not_sent_are_published_in_the_same_pass(bench:
     report = await running
     await publisher.close()
     assert bench.query(PENDING + " and aggregate_id::int >= 10") == NOTHING_LEFT, report
+
+
+async def test_a_relay_that_freezes_while_it_settles_loses_its_rows(bench: Bench) -> None:
+    """Nothing of what it settles is on its way before the commit is, so that the server sees it idle."""
+    bench.emit(1, 2, 3)
+    outbox = bench.open_outbox(idle_tx_ms=200)
+
+    async def freeze() -> None:
+        async with outbox.batch() as batch:
+            claim = await batch.claim(10, 10_000_000)
+            async with batch.settling():
+                batch.mark([Accepted(row.id, "m", TOPIC) for row in claim.rows], [])
+                await asyncio.sleep(0.01)  # whatever is sent at once has been sent
+                until(lambda: bench.query(FREE) == [(3,)], "the server has taken its rows from it", 10.0)
+
+    with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+        await freeze()
+    await outbox.close()

@@ -40,7 +40,7 @@ STATEMENTS = (
     "settle_published",
     "settle_charged",
 )
-_NAMES: dict[object, str] = {COMMIT: "commit", **{statement(name): name for name in STATEMENTS}}
+_FIRST_LINES = {statement(name).splitlines()[0]: name for name in STATEMENTS}
 
 
 class Crash(BaseException):
@@ -226,13 +226,21 @@ class Relay:
 def _watched(relay: Relay) -> type[AsyncCursor[Any]]:
     class Watched(AsyncCursor[Any]):
         async def execute(self, query: Any, *values: Any, **options: Any) -> Self:
-            await relay.passes(_NAMES.get(query, "other"))
+            for place in _places(query):
+                await relay.passes(place)
             done = await super().execute(query, *values, **options)
-            if query == COMMIT and relay.loses_commit():
+            if "commit" in _places(query) and relay.loses_commit():
                 raise psycopg.OperationalError("the connection is lost")
             return done
 
     return Watched
+
+
+def _places(query: str | bytes) -> list[str]:
+    """The statements of a query, each known by its first line: of what is settled, they travel with the commit."""
+    text = query if isinstance(query, bytes) else query.encode()
+    settled = [name for line, name in _FIRST_LINES.items() if line in text]
+    return [*settled, *(["commit"] if text.endswith(COMMIT.encode()) else [])] or ["other"]
 
 
 def reached(point: Point) -> None:
