@@ -25,25 +25,26 @@ Sendable = tuple[Claimed, Message]
 
 def message_of(row: Claimed) -> Message:
     """Build the row's message. Raises MessageError where a row written by hand breaks a limit of the broker."""
-    size = OVERHEAD_BYTES + len(row.body) + _size(row.event_type + row.aggregate_type + row.aggregate_id)
+    # All at once: every event comes by here, and a name costs less than an attribute.
+    row_id, event_id, event_type, aggregate_type, aggregate_id, _, body, more, _, created_at, _, key = row
+    size = OVERHEAD_BYTES + len(body) + _size(event_type + aggregate_type + aggregate_id)
     attributes = {
-        "event_id": row.event_id,
-        "event_type": row.event_type,
-        "aggregate_type": row.aggregate_type,
-        "aggregate_id": row.aggregate_id,
-        "created_at": row.created_at,
-        "sequence": str(row.id),
+        "event_id": event_id,
+        "event_type": event_type,
+        "aggregate_type": aggregate_type,
+        "aggregate_id": aggregate_id,
+        "created_at": created_at,
+        "sequence": str(row_id),
     }
-    if row.attributes:
-        own = _own_attributes(row.attributes)
+    if more:
+        own = _own_attributes(more)
         attributes |= own
         size += sum(_size(name) + _size(value) + ATTRIBUTE_FRAMING_BYTES for name, value in own.items())
-    key = row.ordering_key or ""
     if key:
         size += _size(key)
     if size > MESSAGE_BYTES:
         raise MessageError("too_large", f"has a message of {size} bytes, the limit is {MESSAGE_BYTES}")
-    return Message(row.body, attributes, size, key)
+    return Message(body, attributes, size, key or "")
 
 
 def lanes(

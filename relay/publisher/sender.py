@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 
 from relay.brokers.broker import Broker
 from relay.kernel.observe import Observe
@@ -41,12 +40,11 @@ class Sender:
     async def send(self, batch: Batch, by_topic: ByTopic, monotonic: Callable[[], float]) -> Sequence[Delivered]:
         """Send a batch; circuits open for topics that take nothing."""
         deadline = monotonic() + self._policy.publish_seconds
-        newest = max((row.id for rows in by_topic.values() for row in _without_key(rows)), default=0)
         cuts = {topic: self._suspects.cut(topic, rows, self._broker.limits) for topic, rows in by_topic.items()}
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(
-                    self._delivery(topic, monotonic, deadline, self._reserve(batch, topic, cut.rows, newest)).send(
+                    self._delivery(topic, monotonic, deadline, self._reserve(batch, topic, by_topic)).send(
                         cut.requests, cut.lanes
                     )
                 )
@@ -56,7 +54,7 @@ class Sender:
         for topic in delivered:
             cut = cuts[topic.topic]
             self._suspects.learn(topic, cut)
-            self._open_or_well(topic, types_of(cut.rows), monotonic())
+            self._open_or_well(topic, cut.rows, monotonic())
         return delivered
 
     async def probe(self, by_topic: ByTopic, monotonic: Callable[[], float]) -> Sequence[Delivered]:
@@ -73,14 +71,15 @@ class Sender:
         """The topic has no rows left."""
         self._suspects.forget(topic)
 
-    def _reserve(self, batch: Batch, topic: str, rows: Sequence[Sendable], beyond: int) -> Reserve:
+    def _reserve(self, batch: Batch, topic: str, sent: ByTopic) -> Reserve:
         """Claims rows of the topic that a batch left behind, when one is asked for as a control.
 
         They are its newest without a key, or else the first ones of further keys.
         """
 
         async def reserve() -> list[Sendable]:
-            types = tuple(types_of(rows))
+            types = tuple(types_of(sent[topic]))
+            beyond = max((row.id for rows in sent.values() for row in _without_key(rows)), default=0)
             claimed = await batch.controls(topic, types, beyond, CONTROLS, CONTROL_BYTES)
             after = ""
             for _ in range(0 if claimed else LOOKS_FOR_CONTROLS):
@@ -95,14 +94,14 @@ class Sender:
     def _delivery(self, topic: str, monotonic: Callable[[], float], deadline: float, reserve: Reserve) -> Delivery:
         return Delivery(topic, self._broker, monotonic, self._policy.request_seconds, deadline, self._observe, reserve)
 
-    def _open_or_well(self, delivered: Delivered, types: AbstractSet[str], now: float) -> None:
+    def _open_or_well(self, delivered: Delivered, rows: Sequence[Sendable], now: float) -> None:
         topic = delivered.topic
         if delivered.outage is None:
             self._circuits.well(topic)
         elif self._circuits.is_open(topic):  # by another batch, meanwhile
-            self._circuits.learn(topic, types)
+            self._circuits.learn(topic, types_of(rows))
         else:
-            self._observe(TopicOpened(topic, delivered.outage, self._circuits.open(topic, types, now)))
+            self._observe(TopicOpened(topic, delivered.outage, self._circuits.open(topic, types_of(rows), now)))
 
 
 async def _no_more() -> list[Sendable]:

@@ -35,6 +35,11 @@ class Cut:
         return frozenset(row.id for row, _ in self.rows)
 
     @property
+    def leaves_some(self) -> bool:
+        """Whether there are rows in no request."""
+        return sum(map(len, (*self.requests, *chain.from_iterable(self.lanes)))) < len(self.rows)
+
+    @property
     def unsent(self) -> frozenset[int]:
         """Rows that are in no request: there were more suspects than are sent at once."""
         sent = {row.id for request in (*self.requests, *chain.from_iterable(self.lanes)) for row, _ in request}
@@ -75,6 +80,8 @@ class Suspects:
     def learn(self, delivered: Delivered, cut: Cut) -> None:
         """Remember what a topic's share of a batch came to. Suspects that were not among it stay suspect."""
         before = self._topics.pop(delivered.topic, None)
+        if not (before or delivered.suspects or cut.leaves_some):
+            return
         ids = delivered.suspects | cut.unsent
         if before:
             ids |= frozenset(islice(before.ids - cut.ids, max(0, MOST_SUSPECTS - len(ids))))

@@ -14,7 +14,7 @@ with locked as materialized (
      limit %(rows)s
        for update skip locked
 ), bounded as (
-    select *, sum(size_bytes) over (order by available_at, id) - size_bytes as bytes_before from locked
+    select *, sum(size_bytes) over (order by available_at, id rows unbounded preceding) - size_bytes as bytes_before from locked
 )
 select id, event_id::text, event_type, aggregate_type, aggregate_id, topic,
        convert_to(payload::text, 'UTF8') as body, nullif(attributes, '{}')::text as attributes, size_bytes,

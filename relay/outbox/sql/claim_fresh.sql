@@ -16,7 +16,7 @@ with locked as materialized (
      limit %(rows)s
        for update skip locked
 ), bounded as (
-    select *, sum(size_bytes) over (order by id) - size_bytes as bytes_before from locked
+    select *, sum(size_bytes) over (order by id rows unbounded preceding) - size_bytes as bytes_before from locked
 ), seen as materialized (
     select case when (select count(*) from locked) < %(rows)s
                 then coalesce((select max(id) from outbox_events), 0) end as seen_to,
