@@ -95,14 +95,16 @@ class Batch:
 
         They name the topic, or name none and are of one of the types. They are rows without a key, or the first ones of
         keys: those where there are no others, or where they are to come first.
+
+        For all of its looks a transaction waits for its `turn` once. With some of them done it has a session, which
+        behind a pooler the one whose turn it is may be waiting for.
         """
         rows, keys = self._candidates_without_key, self._candidates_of_keys
-        async with self._known.turn:
-            for look in (keys, rows) if keys_first else (rows, keys):
-                found = await look(topic, types, after)
-                if found.seen:
-                    return found
-                after = found.last
+        for look in (keys, rows) if keys_first else (rows, keys):
+            found = await look(topic, types, after)
+            if found.seen:
+                break
+            after = found.last
         return found
 
     async def _candidates_without_key(self, topic: str, types: Sequence[str], after: Place) -> Candidates:
@@ -180,6 +182,11 @@ class Batch:
             ids, attempts, codes, errors, reasons, blocks, delays = map(list, zip(*charged, strict=True))
             values = {"attempts": attempts, "codes": codes, "errors": errors, "reasons": reasons, "blocks": blocks}
             self._mark("settle_charged", ids, {**values, "ids": ids, "delays": delays, "skew": self._skew})
+
+    @property
+    def turn(self) -> asyncio.Lock:
+        """Held while rows are looked for: transactions do so one after the other."""
+        return self._known.turn
 
     def ended(self) -> None:
         """Its locks are gone."""

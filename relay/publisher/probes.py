@@ -43,13 +43,14 @@ class Probes:
         self._circuits.asking(topics)
         try:
             async with self._outbox.batch() as batch:
-                for topic in topics:
-                    found[topic] = await batch.candidates(
-                        topic,
-                        self._circuits.types(topic),
-                        self._circuits.place(topic),
-                        keys_first=self._circuits.looks(topic) % 2 == 1,
-                    )
+                async with batch.turn:
+                    for topic in topics:
+                        found[topic] = await batch.candidates(
+                            topic,
+                            self._circuits.types(topic),
+                            self._circuits.place(topic),
+                            keys_first=self._circuits.looks(topic) % 2 == 1,
+                        )
                 look = monotonic() - began
                 rows = [row for candidates in found.values() for row in candidates.rows]
                 built = build(rows, self._policy.routes, self._policy.failed_head)

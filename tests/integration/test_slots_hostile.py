@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any, Self
 
 import psycopg
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from relay.envelope import Message
 from relay.errors import BrokerError
 from relay.kernel.runner import Next
+from relay.outbox.batch import BEGIN, COMMIT
 from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
 from relay.outbox.rows import Accepted
@@ -127,3 +129,35 @@ async def test_a_relay_that_freezes_while_it_settles_loses_its_rows(bench: Bench
     with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
         await freeze()
     await outbox.close()
+
+
+async def test_a_probe_does_not_wait_for_a_batch_that_waits_for_its_session(bench: Bench) -> None:
+    """Behind a pooler with one session left, the probe of several topics ends, and then the batch beside it begins."""
+    session = asyncio.Semaphore(2)
+
+    class Pooled(psycopg.AsyncCursor[Any]):
+        async def execute(self, query: Any, *values: Any, **options: Any) -> Self:
+            if query == BEGIN:
+                await session.acquire()
+            done = await super().execute(query, *values, **options)
+            if str(query).rstrip("'").endswith(COMMIT):
+                session.release()
+            return done
+
+    async def connect() -> psycopg.AsyncConnection[Any]:
+        connection = await connect_async(bench.url)
+        connection.cursor_factory = Pooled
+        return connection
+
+    publisher = bench.publisher_on(Outbox(connect, "public", 5_000, monotonic=bench.monotonic), batch_size=10, slots=2)
+    bench.emit(*range(100))
+    await bench.run_once(publisher)  # it has two connections from now on
+    bench.broker.refuse = lambda topic: None if topic == TOPIC else BrokerError("UNAVAILABLE", "away")
+    for number in range(5):
+        bench.emit(number, topic=f"topic-{number}")
+    await bench.run_once(publisher)
+    bench.later += 60
+    bench.emit(*range(100, 150))
+    await session.acquire()
+    assert (await bench.run_once(publisher)).updated == 50
+    await publisher.close()
