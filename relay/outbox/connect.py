@@ -74,15 +74,21 @@ async def connect_async(url: str, app: str = "", setting: str = DATABASE_URL) ->
         connection = await psycopg.AsyncConnection.connect(
             conninfo(url, app, setting), autocommit=True, prepare_threshold=None
         )
-        told, answers = connection.info.backend_pid, await connection.execute("select pg_backend_pid()")
-        if await answers.fetchone() == (told,):
-            connection.prepare_threshold = 0
     except psycopg.Error as error:
         _refuse_final(error, setting)
         raise
-    # A server may have another default, as under which looking could end the transactions of others.
-    await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
-    _require_utf8(connection)
+    try:
+        told, answers = connection.info.backend_pid, await connection.execute("select pg_backend_pid()")
+        if await answers.fetchone() == (told,):
+            connection.prepare_threshold = 0
+        # A server may have another default, as under which looking could end the transactions of others.
+        await connection.set_isolation_level(IsolationLevel.READ_COMMITTED)
+        _require_utf8(connection)
+    except BaseException as error:  # a cancellation, too, leaves no session behind
+        await connection.close()
+        if isinstance(error, psycopg.Error):
+            _refuse_final(error, setting)
+        raise
     return connection
 
 

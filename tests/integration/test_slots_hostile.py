@@ -161,3 +161,22 @@ async def test_a_probe_does_not_wait_for_a_batch_that_waits_for_its_session(benc
     await session.acquire()
     assert (await bench.run_once(publisher)).updated == 50
     await publisher.close()
+
+
+async def test_a_connection_that_is_cut_off_at_its_beginning_is_closed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No session is left behind where a pass is cancelled while it connects."""
+    asked: asyncio.Queue[psycopg.AsyncConnection[Any]] = asyncio.Queue()
+
+    async def hang(connection: psycopg.AsyncConnection[Any], *_: object) -> None:
+        asked.put_nowait(connection)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "execute", hang)
+    connecting = asyncio.create_task(connect_async(bench.url))
+    connection = await asked.get()
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+    assert connection.closed
