@@ -1,6 +1,6 @@
 """The most that this machine allows: the same work by a short loop that does nothing else.
 
-It claims, publishes and marks in one transaction, as the relay does, two batches at a time, over prepared statements
+It claims, publishes and marks in one transaction, as the relay does, three batches at a time, over prepared statements
 and with protobuf's own messages. There is no failure that it survives.
 
     python -m benchmarks.limit TOPIC
@@ -21,7 +21,7 @@ from relay.brokers.pubsub_client import PubSubAddress
 from relay.settings import load
 
 BATCH = 1_000
-SLOTS = 2
+SLOTS = 3
 PLANS = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off"
 
 CLAIM = """

@@ -16,6 +16,7 @@ _PLAN = re.compile(r"set_config\('(enable_\w+|jit)', '(\w+)'")
 _CLAIM = {"floor": ":floor", "rows": str(BATCH), "bytes": "1000000000", "open_topics": "'{}'", "open_types": "'{}'"}
 _SETTLE = {
     "ids": "':ids'",
+    "expected": "cardinality(':ids'::bigint[])",
     "message_ids": "array_fill('1234567890123456'::text, array[cardinality(':ids'::bigint[])])",
     "topics": "array_fill('domain-events'::text, array[cardinality(':ids'::bigint[])])",
 }

@@ -77,8 +77,8 @@ class Settings(BaseSettings):
     """Topics by event type, such as order.*=orders,invoice.paid=billing; a topic that an event names goes over it."""
     relay_batch_size: Annotated[int, Field(ge=1, le=10_000)] = 1_000
     """Rows of each kind that one transaction claims; fewer cost more transactions an event. 1000"""
-    relay_slots: Annotated[int, Field(ge=1, le=16)] = 2
-    """Batches that are under way side by side while there is more than one, each on a connection of its own. 2"""
+    relay_slots: Annotated[int, Field(ge=1, le=16)] = 3
+    """Batches that are under way side by side while there is more than one, each on a connection of its own. 3"""
     relay_poll_ms: PositiveDuration = parse("500ms")
     """How long an idle relay waits before it looks again while it does not sleep, see RELAY_NOTIFY. 500ms"""
     relay_poll_jitter_ms: Duration = parse("250ms")

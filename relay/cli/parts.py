@@ -1,6 +1,7 @@
 """What several commands build from the settings, and read from the command line."""
 
 import argparse
+import gc
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -22,6 +23,16 @@ def loaded() -> Settings:
     for warning in strangers():
         print(f"relay: warning: {warning}", file=sys.stderr)
     return load()
+
+
+def spare_the_collector() -> None:
+    """Look for garbage in what the process works with, and not again and again in all that it has imported.
+
+    Rows and messages are gone with their batch, without any collector; what little there is left for it can wait.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 100)
 
 
 def duration(text: str) -> timedelta:

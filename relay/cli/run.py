@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from relay.cli.parts import listening_opener, loaded, outbox_connector, pubsub_address
+from relay.cli.parts import listening_opener, loaded, outbox_connector, pubsub_address, spare_the_collector
 from relay.cli.refusals import refusals
 from relay.cli.runners import RUNNERS, unknown, workers
 from relay.cli.serve import Site
@@ -93,6 +93,7 @@ async def _run(settings: Settings) -> int:
     site = Site(settings, clock)
     observe = _SentencesAreEnough(to_all(_observe(settings), tally, *site.listeners))
     soft_timeout = settings.relay_shutdown_ms.total_seconds()
+    spare_the_collector()
     with shutdown.listening(soft_timeout + HARD_END_SECONDS):
         connect = _announced(outbox_connector(settings), settings, observe)
         seconds = settings.relay_runner_max_ms.total_seconds()

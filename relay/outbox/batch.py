@@ -1,7 +1,7 @@
 """One transaction of the relay's: rows are claimed in it, and marked for what became of their messages."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -261,8 +261,9 @@ class Batch:
         # What locks is not in the pipeline, whose last word is a Flush: after one, Postgres does not end an idle
         # transaction, and a relay that froze there would keep what it has locked.
 
-    def _mark(self, name: str, ids: Iterable[int], values: dict[str, Any]) -> None:
+    def _mark(self, name: str, ids: Collection[int], values: dict[str, Any]) -> None:
         self._unsettled.difference_update(ids)
+        values = {**values, "expected": len(ids)}
         self._marks.append(psycopg.AsyncClientCursor(self._connection).mogrify(statement(name), values))
 
 

@@ -96,7 +96,7 @@ class Outcome:
                 published=len(self.accepted),
                 retried=paid - failed,
                 failed=failed,
-                size_bytes=sum(row.size_bytes for row in self.claimed),
+                size_bytes=sum([row.size_bytes for row in self.claimed]),
                 seconds=seconds,
                 rows=self.accepted,
             )

@@ -47,11 +47,16 @@ class _Done:
         return sum(report.processed for report in self.reports)
 
     @property
+    def updated(self) -> int:
+        """Of all of them."""
+        return sum(report.updated for report in self.reports)
+
+    @property
     def report(self) -> Report:
         """The pass's own. Whoever ended last has seen what all others have done."""
         return Report(
             processed=self.processed,
-            updated=sum(report.updated for report in self.reports),
+            updated=self.updated,
             skipped=sum(report.skipped for report in self.reports),
             errors=sum(report.errors for report in self.reports),
             next=Next.AGAIN if self.unfinished else self.reports[-1].next,
@@ -107,7 +112,11 @@ class Publisher:
                 self._claim_again_at = budget.monotonic()
             if budget.spent(done.processed):
                 return False
+        before = done.updated
         report = await self._batch(budget.monotonic, more)
+        if report.next is Next.BACK_OFF and done.updated > before:
+            # What it could not do was in hand of another slot, which has done it meanwhile.
+            report = replace(report, next=Next.AGAIN)
         done.reports.append(report)
         if budget.spent(done.processed):
             done.unfinished |= report.next is Next.AGAIN

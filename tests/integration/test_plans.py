@@ -97,10 +97,11 @@ def test_controls_are_the_newest_rows(connection: psycopg.Connection[Any]) -> No
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("settle_published", {"message_ids": ["m"] * 1_000, "topics": ["t"] * 1_000}),
+        ("settle_published", {"expected": 1_000, "message_ids": ["m"] * 1_000, "topics": ["t"] * 1_000}),
         (
             "settle_charged",
             {
+                "expected": 1_000,
                 "attempts": [1] * 1_000,
                 "codes": ["c"] * 1_000,
                 "errors": ["e"] * 1_000,

@@ -98,8 +98,19 @@ def test_no_statistics_make_it_walk(analysed: str, name: str, *, emptied: bool) 
 @pytest.mark.parametrize("state", STATES)
 def test_a_plan_made_for_an_empty_table_serves_a_full_one(database: str, state: str) -> None:
     """A relay plans its statements once, when it starts, and keeps its connection for days."""
-    marked = {"ids": list(range(1, 101)), "message_ids": ["m"] * 100, "topics": ["t"] * 100}
-    charged = {"attempts": [1] * 100, "codes": ["C"] * 100, "errors": ["e"] * 100, "reasons": [None] * 100}
+    marked: dict[str, Any] = {
+        "expected": 100,
+        "ids": list(range(1, 101)),
+        "message_ids": ["m"] * 100,
+        "topics": ["t"] * 100,
+    }
+    charged: dict[str, Any] = {
+        "expected": 100,
+        "attempts": [1] * 100,
+        "codes": ["C"] * 100,
+        "errors": ["e"] * 100,
+        "reasons": [None] * 100,
+    }
     settled = {
         "settle_published": marked,
         "settle_charged": {
@@ -115,11 +126,10 @@ def test_a_plan_made_for_an_empty_table_serves_a_full_one(database: str, state: 
     with psycopg.connect(database, prepare_threshold=None) as connection:
         connection.execute(statement("enter"), {"search_path": '"public"', "idle_tx_ms": "0"})
         prepared = {name: prepare(connection, name) for name in values}
-        nobody: dict[str, list[Any]] = {"ids": [], "message_ids": [], "topics": [], "key_places": []} | {
-            name: [] for name in charged
-        }
+        nobody: dict[str, Any] = {name: [] for name in charged} | {"message_ids": [], "topics": [], "key_places": []}
+        nobody |= {"ids": [], "blocks": [], "delays": [], "expected": 0}
         for name, each in values.items():
-            run(connection, prepared[name], each | ({**nobody, "blocks": [], "delays": []} if name in settled else {}))
+            run(connection, prepared[name], each | (nobody if name in settled else {}))
         with psycopg.connect(database, autocommit=True) as service:
             service.execute("alter table outbox_events set (autovacuum_enabled = false)")
             for filling in STATES[state]:

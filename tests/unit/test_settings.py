@@ -68,7 +68,7 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "RELAY_TOPIC": "domain-events",
         "RELAY_ROUTES": "",
         "RELAY_BATCH_SIZE": "1000",
-        "RELAY_SLOTS": "2",
+        "RELAY_SLOTS": "3",
         "RELAY_POLL_MS": "500ms",
         "RELAY_POLL_JITTER_MS": "250ms",
         "RELAY_PUBLISH_BUDGET_MS": "15s",

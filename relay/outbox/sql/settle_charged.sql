@@ -21,6 +21,6 @@ with marked as (
      where event.ctid = found.place
     returning 1
 )
-select case when count(*) = cardinality(%(ids)s::bigint[]) then count(*)
-            else format('settle_charged marked %%s of %%s rows', count(*), cardinality(%(ids)s::bigint[]))::bigint end
-  from marked
+select case when found = expected then found
+            else format('settle_charged marked %%s of %%s rows', found, expected)::bigint end
+  from (select count(*) as found, %(expected)s::bigint as expected from marked) as counted
