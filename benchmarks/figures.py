@@ -51,11 +51,14 @@ class Section(Protocol):
 def in_turns(
     rounds: int, kinds: Mapping[str, Callable[[], float]], warm: Sequence[str] = ()
 ) -> dict[str, tuple[float, ...]]:
-    """Take each figure so many times, one after the other in every round; those in `warm` once more before, unseen."""
+    """Take each figure so many times, one after the other in every round; those in `warm` once more before, unseen.
+
+    Every other round goes the other way: nobody always follows the same one, and bears what that has left behind.
+    """
     for name in warm:
         kinds[name]()
     taken: dict[str, list[float]] = {name: [] for name in kinds}
-    for _ in range(rounds):
-        for name, take in kinds.items():
-            taken[name].append(take())
+    for number in range(rounds):
+        for name in reversed(list(kinds)) if number % 2 else kinds:
+            taken[name].append(kinds[name]())
     return {name: tuple(values) for name, values in taken.items()}

@@ -21,7 +21,8 @@ from tests.support.commands import ROOT
 def stand(stack: Stack, database: str, monkeypatch: pytest.MonkeyPatch) -> Stand:
     """The servers of the tests, as those of a benchmark."""
     monkeypatch.chdir(ROOT)  # contestants are modules of the repository
-    return Stand(database, stack.pubsub_emulator_host, OURS)
+    assert stack.pubsub
+    return Stand(database, stack.pubsub_emulator_host, OURS, stack.pubsub.pid)
 
 
 @pytest.mark.parametrize(("who", "keys", "processes"), [(RELAY, 0, 1), (RELAY, 10, 1), (RELAY, 0, 2), (LIMIT, 0, 1)])

@@ -14,7 +14,7 @@ from benchmarks.peers.events import bulks
 from benchmarks.sections import peers
 from benchmarks.stand import Stand
 
-STAND = Stand("postgresql://u:p@127.0.0.1:1/postgres", "127.0.0.1:2", "an emulator")
+STAND = Stand("postgresql://u:p@127.0.0.1:1/postgres", "127.0.0.1:2", "an emulator", 0)
 TXOUTBOX = next(peer for peer in table.PEERS if peer.package == "txoutbox")
 PG_BOSS = next(peer for peer in table.PEERS if peer.package == "pg-boss")
 
@@ -165,7 +165,7 @@ def test_the_relay_and_the_peers_take_turns_and_who_cannot_is_told(monkeypatch: 
         "relay": (6.0, 6.0),
         "txoutbox 1 (Python)": (2.0, 2.0),
     }
-    assert turns == ["txoutbox 1 (Python)", "relay", *["relay", "txoutbox 1 (Python)"] * 2]
+    assert turns == ["txoutbox 1 (Python)", "relay", "relay", *["txoutbox 1 (Python)"] * 2, "relay"]
 
 
 def test_events_are_as_large_as_those_of_the_relay() -> None:
