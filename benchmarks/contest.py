@@ -95,7 +95,7 @@ def race(contestants: Sequence[Contestant]) -> tuple[list[dict[str, Any]], float
             contestant.go()
         lines = [contestant.line() for contestant in contestants]
         seconds = time.monotonic() - began
-    except BaseException:
+    except BaseException:  # Ctrl-C, too, leaves no process behind
         for contestant in contestants:
             contestant.end()
         raise

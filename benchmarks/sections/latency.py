@@ -71,7 +71,7 @@ def run(stand: Stand, pace: Pace, program: str, around: Callable[[], AbstractCon
             _all_published(stand.database_url)
             publishing.go()
             acked = publishing.answer()["acked"]
-        except BaseException:
+        except BaseException:  # Ctrl-C, too, leaves no process behind
             publishing.end()
             raise
     return quantiles(stored["committed"], acked, stored["began"], pace)

@@ -52,7 +52,7 @@ def drain_peer(stand: Stand, entrant: Entrant, events: int) -> float:
         contestant = start(command, {**stand.environment, "DATABASE_URL": url}, ROOT)
         try:
             _settle(url)
-        except BaseException:
+        except BaseException:  # Ctrl-C, too, leaves no process behind
             contestant.end()
             raise
         try:
