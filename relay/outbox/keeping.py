@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 
 from relay.outbox.listening import Listening
-from relay.outbox.sessions import FAILURES, pause
+from relay.outbox.sessions import FAILURES
 
 # A pass that takes no longer keeps the lock: whoever stores an event meanwhile tells, and pays a little for it. In one
 # that takes longer nobody does.
@@ -17,7 +17,7 @@ class Keeping:
     def __init__(self) -> None:
         self.mark: str | None = None
         """An xid above those of all who were not told that somebody sleeps; None while the lock is not held."""
-        self._back = asyncio.Event()
+        self._late: asyncio.TimerHandle | None = None
         self._giving: asyncio.Task[None] | None = None
 
     async def take(self, listening: Listening, seconds: float) -> bool:
@@ -32,12 +32,13 @@ class Keeping:
 
     def keep(self, listening: Listening) -> None:
         """Let a pass begin; if it takes long, the lock is given back beside it."""
-        self._back.clear()
-        self._giving = asyncio.create_task(self._late(listening))
+        # No task unless it does: most passes are short, and begin the sooner.
+        self._late = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._give_beside, listening)
 
     async def back(self) -> None:
         """End what `keep` began: the pass has ended."""
-        self._back.set()
+        if self._late is not None:
+            self._late.cancel()
         giving, self._giving = self._giving, None
         if giving is not None:
             await giving
@@ -48,7 +49,5 @@ class Keeping:
             await self.back()
         self.mark = None
 
-    async def _late(self, listening: Listening) -> None:
-        await pause(self._back, KEEP_SECONDS)
-        if not self._back.is_set():
-            await self.give(listening)
+    def _give_beside(self, listening: Listening) -> None:
+        self._giving = asyncio.create_task(self.give(listening))

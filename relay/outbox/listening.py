@@ -161,18 +161,22 @@ class Listening:
         self._changed.clear()
         if self._read() or self.heard or self.called:
             return True
-        if wake.is_set():
+        if wake.is_set() or seconds <= 0:
             return False
         loop = asyncio.get_running_loop()
         socket = self._connection.fileno()
         loop.add_reader(socket, self._changed.set)
-        waiting = {asyncio.ensure_future(event.wait()) for event in (wake, self._changed)}
+        waking = asyncio.create_task(wake.wait())
+        waking.add_done_callback(self._woken)
         try:
-            await asyncio.wait(waiting, timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._changed.wait()
         finally:
             loop.remove_reader(socket)
-            for task in waiting:
-                task.cancel()
+            # Its end, which comes later, is no news to the next one who waits.
+            waking.remove_done_callback(self._woken)
+            waking.cancel()
         return self._read()
 
     def cut(self) -> None:
@@ -200,6 +204,9 @@ class Listening:
     async def _execute(self, name: str, values: dict[str, Any]) -> Any:
         cursor = await _answered(self._connection, self._connection.execute(statement(name), values))
         return await cursor.fetchone()
+
+    def _woken(self, _: "asyncio.Task[Any]") -> None:
+        self._changed.set()
 
     def _read(self) -> bool:
         """Take what has arrived from the socket, which nothing else reads between two statements; say whether any."""
