@@ -11,14 +11,10 @@ ORDERING_KEY_BYTES = 1_024
 ATTRIBUTE_NAME_BYTES = 256
 ATTRIBUTE_VALUE_BYTES = 1_024
 VERSION_MOST = 999_999_999
-# Of one message; a request takes 10 MB, and the outbox measures with room for the framing.
-MESSAGE_BYTES = 9_500_000
 # Set by the relay on every message, from the row's own columns.
 RELAY_ATTRIBUTES = ("event_id", "event_type", "aggregate_type", "aggregate_id", "created_at", "sequence")
 # The broker takes 100 in all.
 OWN_ATTRIBUTES = 100 - len(RELAY_ATTRIBUTES)
-# What the names of the relay's attributes and the framing add to a message, at most.
-OVERHEAD_BYTES = 512
 _TOPIC = re.compile(r"[A-Za-z][A-Za-z0-9\-_.~+%]*", re.ASCII)
 _FULL_TOPIC = re.compile(r"projects/[^/\s]+/topics/(?P<name>[^/]*)")
 _SHORTEST_TOPIC, _LONGEST_TOPIC = 3, 255

@@ -179,7 +179,7 @@ class Health:
         self._moves()
         self._reached()
         self._passes = Check("pipeline", State.OK)
-        for topic in {accepted.topic for _, accepted in event.rows}:
+        for topic in event.taken:
             known = self._topics.get(topic)
             # A topic with an open circuit may take a probe; the circuit says itself when it is closed.
             if known is None or not known.open:

@@ -180,7 +180,7 @@ class LogLines:
             ms=round(event.seconds * 1000, 1),
         )
         if self._events:
-            for row, accepted in event.rows:
+            for topic, row, message_id in ((topic, *pair) for topic, taken in event.taken.items() for pair in taken):
                 self._write(
                     "info",
                     "event_published",
@@ -190,13 +190,13 @@ class LogLines:
                     aggregate_id=row.aggregate_id,
                     created_at=row.created_at,
                     attempt_count=row.attempt_count,
-                    topic=accepted.topic,
-                    message_id=accepted.message_id,
+                    topic=topic,
+                    message_id=message_id,
                     sequence=row.id,
                     size_bytes=row.size_bytes,
                 )
         if failing := set(self._repeats.fails("publish")):
-            for topic in sorted(failing & {accepted.topic for _, accepted in event.rows}):
+            for topic in sorted(failing & event.taken.keys()):
                 self._worked("publish", topic)
 
     def _request(self, event: RequestFailed) -> None:

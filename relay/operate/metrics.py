@@ -1,6 +1,5 @@
 """Prometheus metrics, counted from the same events as the log lines, on a registry of their own."""
 
-from collections import Counter as Tally
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -196,8 +195,8 @@ class Metrics:
         self._count("relay_rows_claimed_total", by=event.claimed)
         self._count("relay_batch_bytes_total", by=event.size_bytes)
         self._histograms["relay_batch_seconds"].observe(event.seconds)
-        for topic, rows in Tally(accepted.topic for _, accepted in event.rows).items():
-            self._count("relay_rows_published_total", self._topic(topic), by=rows)
+        for topic, taken in event.taken.items():
+            self._count("relay_rows_published_total", self._topic(topic), by=len(taken))
 
     def _circuit(self, event: TopicOpened | TopicProbed | TopicClosed) -> None:
         topic = self._topic(event.topic)

@@ -1,23 +1,19 @@
 """One transaction of the relay's: rows are claimed in it, and marked for what became of their messages."""
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
-from psycopg.rows import args_row
 
 from relay.errors import InvariantError
 from relay.outbox.floors import Floors, Look
 from relay.outbox.order import KEYS_A_CLAIM, Standing, Visited, Walk, ends_after, share, within
-from relay.outbox.rows import START, Accepted, Candidates, Charged, Claim, Claimed, Heads, Place
-from relay.outbox.statements import numbers, statement, texts
-
-# Written out, on a connection in autocommit mode: so they travel together with what they surround.
-BEGIN = "begin isolation level read committed"
-COMMIT = "commit"
+from relay.outbox.rows import START, Candidates, Charged, Claim, Claimed, Heads, Place, Taken
+from relay.outbox.statements import numbers, texts
+from relay.outbox.wire import COMMIT, Row, Wire
 
 # So many rows of a topic are locked by one look for probes, whatever their size.
 PROBES = 3
@@ -41,16 +37,14 @@ class Known:
 class Batch:
     """One open transaction on the outbox."""
 
-    def __init__(
-        self, connection: psycopg.AsyncConnection[Any], enter: dict[str, str], skew: float, known: Known
-    ) -> None:
+    def __init__(self, wire: Wire, skew: float, known: Known) -> None:
         self.committed = False
         """Nothing more can be done in it."""
-        self._connection = connection
-        self._enter = enter
+        self._wire = wire
         self._skew = skew
         self._known = known
         self._open = False
+        self._first: list[str] = []  # what is said before the first statement
         self._unsettled: set[int] = set()  # of the fresh rows that this transaction has claimed
         self._cut = False  # it may have locked fresh rows for which there was no room among the bytes
         self._keys: set[str] = set()  # of which this transaction has claimed rows
@@ -75,17 +69,20 @@ class Batch:
             return await self._claim(limits, rows, size_bytes)
 
     async def _claim(self, limits: dict[str, Any], rows: int, size_bytes: int) -> Claim:
-        walk = self._known.walk
-        looked = {**limits, "share": share(rows), "after": walk.after, "topic": None, "types": []}
-        due = self._connection.cursor(binary=True)
-        async with self._begun():
-            await due.execute(statement("due"), limits)
-            keys = await self._look_at_keys(looked)
-        visited, is_due = await keys.fetchall(), await due.fetchone() == (True,)
-        found = [await self._claim_fresh(limits), await self._claim_delayed(limits) if is_due else []]
+        walk, floors = self._known.walk, self._known.floors
+        await self._begun()
+        floor = floors.start([*limits["open_topics"], *limits["open_types"]])
+        keys, delayed, newest, fresh = await self._ask(
+            self._look_at_keys({**limits, "share": share(rows), "after": walk.after, "topic": None, "types": []}),
+            self._wire.call("claim_delayed", limits),
+            self._wire.call("newest", {}),
+            self._wire.call("claim_fresh", {**limits, "floor": floor}),
+        )
+        found = [self._fresh(fresh, newest[0], limits), [Claimed._make(row) for row in delayed]]
+        visited = [Visited(*key) for key in keys]
         ordered, standings = await self._lock(visited, rows, size_bytes)
         walk.visited(visited, rows, standings)
-        full = self._known.floors.owes or any(_full(kind, rows, size_bytes) for kind in found)
+        full = floors.owes or any(_full(kind, rows, size_bytes) for kind in found)
         if not walk.unseen:
             full |= walk.round_ends()
         return Claim([row for kind in (*found, ordered) for row in kind], full, walk.unseen)
@@ -109,13 +106,10 @@ class Batch:
 
     async def _candidates_without_key(self, topic: str, types: Sequence[str], after: Place) -> Candidates:
         values = {"topic": topic, "types": list(types), "after_time": after.available_at, "after_id": after.id}
-        async with self._begun():
-            pass
-        cursor = self._connection.cursor(binary=True)
+        await self._begun()
         limits = {"floor": self._known.floors.fresh_safe, "skew": self._skew}
-        await cursor.execute(statement("claim_probes"), {**values, **limits})
-        found = await cursor.fetchall()
-        rows = [Claimed(*columns) for *columns, held, _, _ in found if held]
+        (found,) = await self._ask(self._wire.call("claim_probes", {**values, **limits}))
+        rows = [Claimed._make(columns) for *columns, held, _, _ in found if held]
         next_places = [Place(time, row_id) for *_, time, row_id in found if row_id is not None]
         # Beyond the newest the next look begins anew.
         last = next_places[0] if next_places else START
@@ -123,9 +117,8 @@ class Batch:
 
     async def _candidates_of_keys(self, topic: str, types: Sequence[str], after: Place) -> Candidates:
         heads = await self.heads(topic, types, after.ordering_key, PROBES - 1, PROBE_BYTES)
-        cursor = self._connection.cursor(binary=True, row_factory=args_row(Visited))
-        await cursor.execute(statement("newest_key"), {"topic": topic, "types": list(types)})
-        newest = [key for key in await cursor.fetchall() if key.ordering_key not in self._known.keys]
+        (found,) = await self._ask(self._wire.call("newest_key", {"topic": topic, "types": list(types)}))
+        newest = [key for key in (Visited(*row) for row in found) if key.ordering_key not in self._known.keys]
         last, _ = await self._lock(newest, 1, PROBE_BYTES)
         seen = bool(heads.seen or newest or heads.after or after.ordering_key)
         return Candidates(heads.rows + last, seen, after._replace(ordering_key=heads.after))
@@ -136,18 +129,17 @@ class Batch:
         """Lock the newest fresh rows of a topic beyond an id, each of at most these bytes, the newest first."""
         above = max(beyond, self._known.floors.fresh_safe)
         limits = {"topic": topic, "types": list(types), "beyond": above, "rows": rows, "bytes": size_bytes}
-        cursor = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
-        await cursor.execute(statement("claim_controls"), limits)
-        found = await cursor.fetchall()
-        self._unsettled.update(row.id for row in found)
-        return found
+        (found,) = await self._ask(self._wire.call("claim_controls", limits))
+        claimed = [Claimed._make(row) for row in found]
+        self._unsettled.update(row.id for row in claimed)
+        return claimed
 
     async def heads(self, topic: str, types: Sequence[str], after: str, rows: int, size_bytes: int) -> Heads:
         """Lock the first rows of up to so many keys of a topic, beyond a key; none of a key that was claimed."""
         looked = {"rows": rows, "share": 1, "skew": self._skew, "after": after, "topic": topic, "types": list(types)}
-        async with self._begun():
-            keys = await self._look_at_keys({**looked, "open_topics": [], "open_types": []})
-        visited = await keys.fetchall()
+        await self._begun()
+        (keys,) = await self._ask(self._look_at_keys({**looked, "open_topics": [], "open_types": []}))
+        visited = [Visited(*key) for key in keys]
         heads = [key._replace(ids=key.ids[:1]) for key in visited]
         claimed, _ = await self._lock(heads, rows, size_bytes)
         return Heads(claimed, sum(bool(key.ids) for key in heads), ends_after(visited, rows))
@@ -156,12 +148,11 @@ class Batch:
     async def settling(self) -> AsyncIterator[None]:
         """Commit at the end of the block; what is marked in it travels in one message with the commit.
 
-        A relay that is stopped at any moment has sent nothing of it, and the server ends its idle transaction, or all.
-        In a pipeline the commit could be missing, and the server would wait for it for good, with the locks.
+        A relay that is stopped at any moment has sent nothing of it that counts, or all.
         """
         yield
         try:
-            await self._connection.execute(";\n".join([*self._marks, COMMIT]).encode(), prepare=False)
+            await self._wire.say(*self._marks, COMMIT)
         except psycopg.errors.InvalidTextRepresentation as error:
             raise InvariantError(
                 f"{error.diag.message_primary}, although this transaction holds their locks; "
@@ -169,13 +160,15 @@ class Batch:
             ) from error
         self.committed = True
 
-    def mark(self, accepted: Sequence[Accepted], charged: Sequence[Charged]) -> None:
-        """While settling, mark what the broker took and who pays for what it did not; one statement each.
+    def mark(self, accepted: Mapping[str, Sequence[Taken]], charged: Sequence[Charged]) -> None:
+        """While settling, mark what topics took and who pays for what they did not; one statement each.
 
         A number of rows that is not as expected is found only when the block ends, by the server.
         """
         if accepted:
-            ids, message_ids, topics = map(list, zip(*accepted, strict=True))
+            ids = [row.id for taken in accepted.values() for row, _ in taken]
+            message_ids = [message_id for taken in accepted.values() for _, message_id in taken]
+            topics = [topic for topic, taken in accepted.items() for _ in taken]
             arrays = {"ids": numbers(ids), "message_ids": texts(message_ids), "topics": texts(topics)}
             self._mark("settle_published", ids, arrays)
         if charged:
@@ -197,30 +190,20 @@ class Batch:
         """Whether fresh rows were locked and left as they were: claims beside this one have passed them."""
         return self._cut or bool(self._unsettled)
 
-    async def _claim_fresh(self, limits: dict[str, Any]) -> list[Claimed]:
-        floor = self._known.floors.start([*limits["open_topics"], *limits["open_types"]])
-        cursor = self._connection.cursor(binary=True)
-        await cursor.execute(statement("claim_fresh"), {**limits, "floor": floor})
-        found = await cursor.fetchall()
-        fresh = [Claimed._make(columns[:-2]) for columns in found if columns[0] is not None]
+    def _fresh(self, found: Sequence[Row], newest: Row, limits: dict[str, Any]) -> list[Claimed]:
+        fresh = [Claimed._make(columns) for columns in found]
         full = _full(fresh, limits["rows"], limits["bytes"])
-        *_, seen_to, file = found[0]  # the same in each, and there is one even where no row is
+        seen_to, file = newest
         self._cut = full and len(fresh) < limits["rows"]
-        self._known.floors.claimed(fresh[-1].id if full else seen_to, file, full=full)
-        self._unsettled.update(row.id for row in fresh)
+        ids = {row.id for row in fresh}
+        self._known.floors.claimed(max(ids) if full else seen_to, file, full=full)
+        self._unsettled |= ids
         return fresh
 
-    async def _claim_delayed(self, limits: dict[str, Any]) -> list[Claimed]:
-        cursor = self._connection.cursor(binary=True, row_factory=args_row(Claimed))
-        await cursor.execute(statement("claim_delayed"), limits)
-        return await cursor.fetchall()
-
-    async def _look_at_keys(self, looked: dict[str, Any]) -> psycopg.AsyncCursor[Visited]:
-        """Look which keys can go on, and what waits in them; nothing is locked. The answer is there after the block."""
-        cursor = self._connection.cursor(binary=True, row_factory=args_row(Visited))
-        without = list(self._known.keys)
-        values = {**looked, "keys": KEYS_A_CLAIM, "floor": self._known.floors.ordered_safe, "without": without}
-        return await cursor.execute(statement("walk_keys"), values)
+    def _look_at_keys(self, looked: dict[str, Any]) -> str:
+        """Asks which keys can go on, and what waits in them; nothing is locked."""
+        limits = {"keys": KEYS_A_CLAIM, "floor": self._known.floors.ordered_safe, "without": list(self._known.keys)}
+        return self._wire.call("walk_keys", {**looked, **limits})
 
     async def _lock(
         self, visited: Sequence[Visited], rows: int, size_bytes: int
@@ -229,42 +212,37 @@ class Batch:
         wanted = [(row_id, place) for place, key in enumerate(within(visited, rows)) for row_id in key.ids]
         if not wanted:
             return [], {}
-        ids, places = map(list, zip(*wanted, strict=True))
-        cursor = self._connection.cursor(binary=True)
+        ids, places = map(numbers, zip(*wanted, strict=True))
         limits = {"ids": ids, "key_places": places, "bytes": size_bytes, "skew": self._skew}
-        await cursor.execute(statement("claim_ordered"), limits)
-        reached: list[tuple[Claimed, Standing]] = [
-            (Claimed(*columns), standing) for *columns, standing in await cursor.fetchall()
-        ]
+        (found,) = await self._ask(self._wire.call("claim_ordered", limits))
+        reached: list[tuple[Claimed, Standing]] = [(Claimed._make(row[:-1]), row[-1]) for row in found]
         claimed = [row for row, standing in reached if standing == "taken"]
         self._keys.update(row.ordering_key for row in claimed if row.ordering_key)
         self._known.keys.update(self._keys)
         return claimed, {row.id: standing for row, standing in reached}
 
-    @asynccontextmanager
-    async def _begun(self) -> AsyncIterator[None]:
-        """Begin unless that is done. Statements of the block travel together with it: they must lock nothing."""
+    async def _begun(self) -> None:
+        """Begin unless that is done; the next statement takes the beginning along.
+
+        Not so with a look for the floors, which comes once a second and is waited for: it must see the table before the
+        claim does, and how long it takes tells when to look again.
+        """
         if self._open:
-            yield
             return
         self._open = True
-        question = self._known.floors.question()
-        look = self._connection.cursor(binary=True, row_factory=args_row(Look))
-        async with self._connection.pipeline():
-            await self._connection.execute(BEGIN, prepare=False)
-            await self._connection.execute(statement("enter"), self._enter)
-            if question:
-                await look.execute(statement("floors"), question)
-            yield
-        if question:
-            self._known.floors.answer(*await look.fetchall())
-        # What locks is not in the pipeline, whose last word is a Flush: after one, Postgres does not end an idle
-        # transaction, and a relay that froze there would keep what it has locked.
+        self._first = self._wire.begin()
+        if question := self._known.floors.question():
+            (answer,) = await self._ask(self._wire.call("floors", question))
+            self._known.floors.answer(Look._make(answer[0]))
+
+    async def _ask(self, *calls: str) -> list[list[Row]]:
+        """Say statements; answer with the rows of each."""
+        first, self._first = self._first, []
+        return (await self._wire.say(*first, *calls))[-len(calls) :]
 
     def _mark(self, name: str, ids: Collection[int], values: dict[str, Any]) -> None:
         self._unsettled.difference_update(ids)
-        values = {**values, "expected": len(ids)}
-        self._marks.append(psycopg.AsyncClientCursor(self._connection).mogrify(statement(name), values))
+        self._marks.append(self._wire.call(name, {**values, "expected": len(ids)}))
 
 
 def _full(kind: Sequence[Claimed], rows: int, size_bytes: int) -> bool:

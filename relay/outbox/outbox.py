@@ -7,10 +7,11 @@ from typing import Any
 
 import psycopg
 
-from relay.outbox.batch import COMMIT, Batch, Known
+from relay.outbox.batch import Batch, Known
 from relay.outbox.floors import Floors
 from relay.outbox.order import Walk
 from relay.outbox.statements import search_path
+from relay.outbox.wire import COMMIT, Wire
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 
@@ -33,7 +34,7 @@ class Outbox:
         }
         self._skew = skew
         self._known = Known(Walk(), Floors(monotonic))
-        self._free: list[psycopg.AsyncConnection[Any]] = []
+        self._free: list[Wire] = []
 
     @property
     def floors(self) -> Floors:
@@ -47,20 +48,20 @@ class Outbox:
         When the block or the commit raises, the outcome is unknown: the connection is dropped, with it every lock
         and all that was believed about the rows, and the next claim reads the truth.
         """
-        connection = await self._connection()
+        wire = await self._wire()
         try:
-            batch = Batch(connection, self._enter, self._skew, self._known)
+            batch = Batch(wire, self._skew, self._known)
             try:
                 yield batch
                 if not batch.committed:
-                    await connection.execute(COMMIT, prepare=False)
+                    await wire.say(COMMIT)
             finally:
                 batch.ended()
         except BaseException:  # a cancellation, too, may come while the outcome is unknown
             self._forget()
-            await connection.close()
+            await wire.close()
             raise
-        self._free.append(connection)
+        self._free.append(wire)
         if batch.released:
             self.floors.released()
 
@@ -68,29 +69,19 @@ class Outbox:
         """Drop the connections; no transaction is open."""
         free, self._free = self._free, []
         self._forget()
-        for connection in free:
-            await connection.close()
+        for wire in free:
+            await wire.close()
 
-    async def _connection(self) -> psycopg.AsyncConnection[Any]:
+    async def _wire(self) -> Wire:
         while self._free:
-            connection = self._free.pop()
-            if not _ended(connection):
-                return connection
+            wire = self._free.pop()
+            if not wire.ended:
+                return wire
             self._forget()
-            await connection.close()
-        return await self._connect()
+            await wire.close()
+        return Wire(await self._connect(), self._enter)
 
     def _forget(self) -> None:
         """A connection is gone: believe nothing that was learned over it, or over another to the same server."""
         self._known.walk.restart()
         self.floors.restart()
-
-
-def _ended(connection: psycopg.AsyncConnection[Any]) -> bool:
-    """Whether the server has said by now that the session is over: a relay that slept has had it idle for long."""
-    try:
-        for _ in range(2):  # its last words, and then the end itself
-            connection.pgconn.consume_input()
-    except psycopg.OperationalError:
-        return True
-    return False

@@ -16,19 +16,15 @@ class Claimed(NamedTuple):
     aggregate_id: str
     topic: str | None
     body: bytes
-    attributes: str | None  # as JSON: a row written by hand may hold what no parser takes
+    attributes: bytes | None  # as JSON: a row written by hand may hold what no parser takes
     size_bytes: int
     created_at: str
     attempt_count: int
-    ordering_key: str | None = None
+    ordering_key: str | None
 
 
-class Accepted(NamedTuple):
-    """The broker has taken the row's message, on this topic."""
-
-    id: int
-    message_id: str
-    topic: str
+# A row whose message the broker has taken, and the broker's id for it.
+Taken = tuple[Claimed, str]
 
 
 class Charged(NamedTuple):

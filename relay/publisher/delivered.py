@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from relay.outbox.rows import Accepted, Claimed
+from relay.outbox.rows import Claimed, Taken
 from relay.publisher.failures import Suspicion, Verdict, suspicion
 from relay.publisher.message import Sendable
 
@@ -22,7 +22,7 @@ class Delivered:
     """What became of a topic's share of a batch. Rows that are in none of these are released as they were."""
 
     topic: str
-    accepted: Sequence[tuple[Claimed, Accepted]] = ()
+    accepted: Sequence[Taken] = ()
     guilty: Sequence[Guilty] = ()
     # Rows of requests that failed, and of which it is not known whether they are at fault.
     suspects: frozenset[int] = frozenset()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from relay.brokers.broker import Broker
 from relay.kernel.observe import Observe
-from relay.outbox.rows import Accepted, Claimed
+from relay.outbox.rows import Claimed, Taken
 from relay.publisher import crash_points
 from relay.publisher.crash_points import Point
 from relay.publisher.delivered import Delivered, Failed, Guilty
@@ -50,7 +50,7 @@ class Delivery:
     deadline: float
     observe: Observe
     reserve: Reserve
-    _accepted: list[tuple[Claimed, Accepted]] = field(default_factory=list)
+    _accepted: list[Taken] = field(default_factory=list)
     _guilty: list[Guilty] = field(default_factory=list)
     _released: list[Failed] = field(default_factory=list)  # not examined to the end
     _alone: list[Failed] = field(default_factory=list)  # requests of one row
@@ -112,9 +112,7 @@ class Delivery:
         try:
             ids = await self.broker.publish(self.topic, [message for _, message in rows], self.request_seconds)
             crash_points.reached(Point.ACK_BEFORE)
-            accepted = [
-                (row, Accepted(row.id, message_id, self.topic)) for (row, _), message_id in zip(rows, ids, strict=True)
-            ]
+            accepted = list(zip([row for row, _ in rows], ids, strict=True))
         except Exception as error:  # noqa: BLE001 -- whatever an adapter raises: others of the batch must be settled
             self.observe(RequestFailed(self.topic, [row for row, _ in rows], error))
             return Failed(rows, error, number)

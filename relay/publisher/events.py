@@ -1,9 +1,9 @@
 """What happens on the road, as values that logs, metrics, health and tests listen to."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from relay.outbox.rows import Accepted, Claimed, Reason
+from relay.outbox.rows import Claimed, Reason, Taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class BatchSettled:
     failed: int
     size_bytes: int
     seconds: float
-    rows: Sequence[tuple[Claimed, Accepted]] = ()  # what was published, row by row
+    taken: Mapping[str, Sequence[Taken]] = field(default_factory=dict)  # what was published, by topic
 
 
 @dataclass(frozen=True, slots=True)

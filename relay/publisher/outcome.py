@@ -1,7 +1,7 @@
 """What becomes of the rows of one transaction: built into messages, judged, settled, and told of."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from relay.failed_head import FailedHead
 from relay.kernel.failure import code, sentence
 from relay.kernel.runner import Report
 from relay.outbox.batch import Batch
-from relay.outbox.rows import Accepted, Charged, Claimed
+from relay.outbox.rows import Charged, Claimed, Taken
 from relay.publisher import crash_points
 from relay.publisher.crash_points import Point
 from relay.publisher.delivered import Delivered, Guilty
@@ -68,9 +68,14 @@ class Outcome:
     """What a transaction settles; rows that are in none of these are released as they were."""
 
     claimed: Sequence[Claimed]
-    accepted: Sequence[tuple[Claimed, Accepted]]
+    accepted: Mapping[str, Sequence[Taken]]  # by topic
     charged: Sequence[Charging]
     released: int  # of requests that failed
+
+    @property
+    def published(self) -> int:
+        """How many the broker has taken."""
+        return sum(map(len, self.accepted.values()))
 
     @property
     def settles(self) -> bool:
@@ -80,7 +85,7 @@ class Outcome:
     @property
     def report(self) -> Report:
         """What it adds to the pass's report. Skipped are rows that nobody was asked for."""
-        claimed, published = len(self.claimed), len(self.accepted)
+        claimed, published = len(self.claimed), self.published
         errors = len(self.charged) + self.released
         return Report(processed=claimed, updated=published, skipped=claimed - published - errors, errors=errors)
 
@@ -93,12 +98,12 @@ class Outcome:
         if self.settles:
             yield BatchSettled(
                 claimed=len(self.claimed),
-                published=len(self.accepted),
+                published=self.published,
                 retried=paid - failed,
                 failed=failed,
                 size_bytes=sum([row.size_bytes for row in self.claimed]),
                 seconds=seconds,
-                rows=self.accepted,
+                taken=self.accepted,
             )
 
 
@@ -147,7 +152,7 @@ def judge(
     charges = [(topic, row, charge(row.verdict, row.row.attempt_count, attempts)) for topic, row in guilty]
     return Outcome(
         claimed=[*claimed, *(row for topic in delivered for row in topic.controls)],
-        accepted=[pair for topic in delivered for pair in topic.accepted],
+        accepted={topic.topic: topic.accepted for topic in delivered if topic.accepted},
         charged=[
             Charging(topic, guilty, paid, blocks_key=_blocks_key(guilty.row, paid, head))
             for topic, guilty, paid in charges
@@ -165,6 +170,6 @@ async def settle(batch: Batch, outcome: Outcome) -> None:
     """Write down what the outcome changes, and commit."""
     crash_points.reached(Point.SETTLE_BEFORE)
     async with batch.settling():
-        batch.mark([accepted for _, accepted in outcome.accepted], [charging.charged for charging in outcome.charged])
+        batch.mark(outcome.accepted, [charging.charged for charging in outcome.charged])
         crash_points.reached(Point.SETTLE_AFTER)
         crash_points.reached(Point.COMMIT_BEFORE)

@@ -18,7 +18,6 @@ from relay.outbox import floors
 from relay.outbox.connect import connect_async
 from relay.outbox.failed import Action, FailedRows, Named, Operator
 from relay.outbox.outbox import Outbox
-from relay.outbox.rows import Accepted
 from relay.outbox.statements import statement
 from relay.routes import Routes
 from tests.support.bench import TOPIC, Bench
@@ -61,10 +60,10 @@ async def test_claims_follow_each_other_without_a_gap(bench: Bench, rows: int, s
     while len(claimed) < 40:
         async with bench.outbox.batch() as batch:
             assert bench.outbox.floors.fresh == len(claimed)
-            found = [row.id for row in (await batch.claim(rows, size_bytes)).rows]
+            found = (await batch.claim(rows, size_bytes)).rows
             async with batch.settling():
-                batch.mark([Accepted(row_id, "m", TOPIC) for row_id in found], [])
-        claimed += found
+                batch.mark({TOPIC: [(row, "m") for row in found]}, [])
+        claimed += [row.id for row in found]
         assert claimed == list(range(1, len(claimed) + 1))
     await bench.outbox.close()
 

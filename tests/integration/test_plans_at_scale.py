@@ -63,7 +63,7 @@ def filled(stack: Stack, template: str) -> Iterator[str]:
 def connection(filled: str) -> Iterator[psycopg.Connection[Any]]:
     """A relay's transaction on it, rolled back."""
     with psycopg.connect(filled, prepare_threshold=None) as connection:
-        connection.execute(statement("enter"), {"search_path": '"public"', "idle_tx_ms": "20000"})
+        connection.execute(statement("enter"), {"search_path": '"public"', "idle_tx_ms": "20000", "local": True})
         yield connection
         connection.rollback()
 
@@ -90,9 +90,9 @@ def test_a_claim_of_fresh_rows(connection: psycopg.Connection[Any]) -> None:
 
 
 def test_a_claim_of_fresh_rows_that_finds_few(connection: psycopg.Connection[Any]) -> None:
-    """What is left, and the greatest id of the table."""
+    """What is left."""
     (last,) = connection.execute("select max(id) - 10 from outbox_events").fetchone() or (0,)
-    assert visited(connection, "claim_fresh", {**LIMITS, "floor": last}) == {FRESH_INDEX: 10, ID_INDEX: 1}
+    assert visited(connection, "claim_fresh", {**LIMITS, "floor": last}) == {FRESH_INDEX: 10}
 
 
 def test_a_claim_of_due_rows(connection: psycopg.Connection[Any]) -> None:
@@ -153,7 +153,7 @@ def test_the_newest_key_of_a_topic(connection: psycopg.Connection[Any]) -> None:
 
 @pytest.mark.parametrize("statement_name", ["settle_published", "settle_charged"])
 def test_settling(connection: psycopg.Connection[Any], statement_name: str) -> None:
-    """One lookup a row, and the row."""
+    """One lookup a row."""
     rows = ids(connection, "published_at is null and failed_at is null and available_at = '-infinity'")
     charged = {"attempts": [1] * ROWS, "codes": ["c"] * ROWS, "errors": ["e"] * ROWS, "reasons": [None] * ROWS}
     kinds: dict[str, dict[str, Any]] = {
@@ -161,7 +161,7 @@ def test_settling(connection: psycopg.Connection[Any], statement_name: str) -> N
         "settle_charged": {**charged, "expected": ROWS, "blocks": [False] * ROWS, "delays": [1.0] * ROWS, "skew": 0.0},
     }
     values = {"ids": rows, **kinds[statement_name]}
-    assert visited(connection, statement_name, values) == {ID_INDEX: ROWS, "Tid Scan": ROWS}
+    assert visited(connection, statement_name, values) == {ID_INDEX: ROWS}
 
 
 def test_the_look_of_a_relay_that_sleeps(connection: psycopg.Connection[Any]) -> None:
@@ -178,7 +178,7 @@ def test_the_look_where_nothing_is_due(connection: psycopg.Connection[Any]) -> N
         "update outbox_events set published_at = now(), message_id = 'm' where published_at is null "
         "and failed_at is null and available_at <= now() and ordering_key is distinct from 'blocked'"
     )
-    connection.execute(statement("enter"), {"search_path": '"public"', "idle_tx_ms": "20000"})
+    connection.execute(statement("enter"), {"search_path": '"public"', "idle_tx_ms": "20000", "local": True})
     found = visited(connection, "look", LOOK)
     assert {index: rows for index, rows in found.items() if rows} == {ORDERED_INDEX: 1, DELAYED_INDEX: 1}
 

@@ -9,10 +9,9 @@ import pytest
 
 from relay.envelope import Message
 from relay.errors import BrokerError
-from relay.outbox.batch import BEGIN, COMMIT
 from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
-from relay.outbox.rows import Accepted
+from relay.outbox.wire import BEGIN, COMMIT
 from relay.publisher import publisher as road
 from relay.publisher.slots import More, side_by_side
 from tests.support.bench import TOPIC, Bench
@@ -120,7 +119,7 @@ async def test_a_relay_that_freezes_while_it_settles_loses_its_rows(bench: Bench
         async with outbox.batch() as batch:
             claim = await batch.claim(10, 10_000_000)
             async with batch.settling():
-                batch.mark([Accepted(row.id, "m", TOPIC) for row in claim.rows], [])
+                batch.mark({TOPIC: [(row, "m") for row in claim.rows]}, [])
                 await asyncio.sleep(0.01)  # whatever is sent at once has been sent
                 until(lambda: bench.query(FREE) == [(3,)], "the server has taken its rows from it", 10.0)
 
@@ -135,10 +134,10 @@ async def test_a_probe_does_not_wait_for_a_batch_that_waits_for_its_session(benc
 
     class Pooled(psycopg.AsyncCursor[Any]):
         async def execute(self, query: Any, *values: Any, **options: Any) -> Self:
-            if query == BEGIN:
+            if query.startswith(BEGIN.encode()):
                 await session.acquire()
             done = await super().execute(query, *values, **options)
-            if str(query).rstrip("'").endswith(COMMIT):
+            if query.endswith(COMMIT.encode()):
                 session.release()
             return done
 

@@ -1,6 +1,7 @@
 """Who acts in the model tests: relays that die anywhere, writers that commit late, a broker with moods, an operator."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -16,11 +17,10 @@ from relay.envelope import Message
 from relay.errors import BrokerError
 from relay.kernel.runner import Budget
 from relay.operate import failed
-from relay.outbox.batch import COMMIT
 from relay.outbox.connect import connect_async
 from relay.outbox.failed import Action, FailedRows, Named, Operator
 from relay.outbox.outbox import Outbox
-from relay.outbox.statements import statement
+from relay.outbox.wire import COMMIT
 from relay.publisher.crash_points import Point
 from relay.publisher.policy import PublishPolicy
 from relay.publisher.publisher import Publisher
@@ -40,7 +40,7 @@ STATEMENTS = (
     "settle_published",
     "settle_charged",
 )
-_FIRST_LINES = {statement(name).splitlines()[0]: name for name in STATEMENTS}
+_CALL = re.compile(rb"^execute (\w+)", re.MULTILINE)
 
 
 class Crash(BaseException):
@@ -237,10 +237,10 @@ def _watched(relay: Relay) -> type[AsyncCursor[Any]]:
 
 
 def _places(query: str | bytes) -> list[str]:
-    """The statements of a query, each known by its first line: of what is settled, they travel with the commit."""
+    """The statements of a message: what is settled travels with the commit."""
     text = query if isinstance(query, bytes) else query.encode()
-    settled = [name for line, name in _FIRST_LINES.items() if line in text]
-    return [*settled, *(["commit"] if text.endswith(COMMIT.encode()) else [])] or ["other"]
+    called = [name.decode() for name in _CALL.findall(text)]
+    return [*called, *(["commit"] if text.endswith(COMMIT.encode()) else [])] or ["other"]
 
 
 def reached(point: Point) -> None:

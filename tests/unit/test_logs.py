@@ -35,7 +35,7 @@ from relay.operate.stats import RelayStats
 from relay.outbox import events as sleep_events
 from relay.outbox.events import ListenConnected, ListenLost, Looked
 from relay.outbox.listening import DeafError
-from relay.outbox.rows import Accepted, Claimed
+from relay.outbox.rows import Claimed
 from relay.publisher import events
 from relay.publisher.events import (
     BatchSettled,
@@ -58,10 +58,11 @@ ROW = Claimed(
     aggregate_id="42",
     topic=None,
     body=PAYLOAD.encode(),
-    attributes=f'{{"note": "{PAYLOAD}"}}',
+    attributes=f'{{"note": "{PAYLOAD}"}}'.encode(),
     size_bytes=24,
     created_at="2026-01-01T00:00:00.000000Z",
     attempt_count=2,
+    ordering_key=None,
 )
 VIOLATION = RuntimeError(f'new row violates check constraint "x"\nDETAIL:  Failing row contains (7, {PAYLOAD}).')
 
@@ -105,7 +106,7 @@ LINES: list[tuple[object, dict[str, Any]]] = [
         },
     ),
     (
-        RowFailed(ROW, "orders", 9, MessageError("too_large", "x" * 5_000), 3, "non_retryable", blocks_key=True),
+        RowFailed(ROW, "orders", 9, MessageError("invalid_topic", "x" * 5_000), 3, "non_retryable", blocks_key=True),
         {
             "level": "error",
             "event": "row_failed",
@@ -113,7 +114,7 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "batch_size": 9,
             "attempt_count": 3,
             "topic": "orders",
-            "code": "too_large",
+            "code": "invalid_topic",
             "error": f"MessageError: {'x' * 5_000}"[:1_024],
             "reason": "non_retryable",
             "blocks_key": True,
@@ -537,8 +538,7 @@ class Log:
 
 def settled(*topics: str) -> BatchSettled:
     """A batch with one published row for each topic."""
-    rows = [(ROW, Accepted(7, "m1", topic)) for topic in topics]
-    return BatchSettled(len(rows), len(rows), 0, 0, 24, 0.1, rows)
+    return BatchSettled(len(topics), len(topics), 0, 0, 24, 0.1, {topic: [(ROW, "m1")] for topic in topics})
 
 
 def _fails_on_bad(line: dict[str, Any]) -> dict[str, Any]:

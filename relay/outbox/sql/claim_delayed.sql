@@ -16,9 +16,9 @@ with locked as materialized (
 ), bounded as (
     select *, sum(size_bytes) over (order by available_at, id rows unbounded preceding) - size_bytes as bytes_before from locked
 )
-select id, event_id::text, event_type, aggregate_type, aggregate_id, topic,
-       convert_to(payload::text, 'UTF8') as body, nullif(attributes, '{}')::text as attributes, size_bytes,
-       to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as created_at, attempt_count
+select id, event_id::text, event_type, aggregate_type, aggregate_id, topic, payload, nullif(attributes, '{}'),
+       size_bytes, to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), attempt_count,
+       null as ordering_key
   from bounded
  where bytes_before < %(bytes)s
  order by available_at, id

@@ -20,10 +20,8 @@ with locked as materialized (
               from locked) as judged
      where reached
 )
-select id, event_id::text, event_type, aggregate_type, aggregate_id, topic,
-       case when taken then convert_to(payload::text, 'UTF8') end as body,
-       nullif(attributes, '{}')::text as attributes, size_bytes,
-       to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as created_at, attempt_count,
-       ordering_key, case when taken then 'taken' when out then 'out' else 'cut' end as standing
+select id, event_id::text, event_type, aggregate_type, aggregate_id, topic, case when taken then payload end,
+       nullif(attributes, '{}'), size_bytes, to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+       attempt_count, ordering_key, case when taken then 'taken' when out then 'out' else 'cut' end as standing
   from (select *, not out and bytes - size_bytes < %(bytes)s as taken from reached) as bounded
  order by place

@@ -46,9 +46,9 @@ with fresh as not materialized (
        and available_at <= statement_timestamp() + make_interval(secs => %(skew)s)
        for update skip locked
 )
-select id, event_id::text, event_type, aggregate_type, aggregate_id, topic,
-       convert_to(payload::text, 'UTF8') as body, nullif(attributes, '{}')::text as attributes, size_bytes,
-       to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as created_at, attempt_count,
+select id, event_id::text, event_type, aggregate_type, aggregate_id, topic, payload, nullif(attributes, '{}'),
+       size_bytes, to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), attempt_count,
+       null as ordering_key,
        event_id is not null as held, (select available_at::text from next) as next_time, (select id from next) as next_id
   from picked
   left join locked using (id)

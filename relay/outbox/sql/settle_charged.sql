@@ -13,12 +13,7 @@ with marked as (
       from unnest(%(ids)s::bigint[], %(attempts)s::integer[], %(codes)s::text[], %(errors)s::text[],
                   %(reasons)s::text[], %(blocks)s::boolean[], %(delays)s::float8[])
            as charged (id, attempts, code, error, reason, blocks, delay)
-     cross join lateral (
-           select held.ctid as place
-             from outbox_events as held
-            where held.id = charged.id and held.published_at is null and held.failed_at is null
-           offset 0) as found
-     where event.ctid = found.place
+     where event.id between charged.id and charged.id and event.published_at is null and event.failed_at is null
     returning 1
 )
 select case when found = expected then found

@@ -1,17 +1,12 @@
 -- Only rows that this transaction has locked are marked, and each of them once: where there are more or fewer, the cast
 -- fails, and says so, and with it the commit that travels behind.
--- Each id is looked up for itself, in whatever way the planner sees the table: `offset 0` keeps the lookup apart, and
--- what it finds stays in its place, because the row is locked.
+-- `between` is a way to say that they are equal of which the planner can make one thing only: a lookup for each id. For
+-- the equality itself, on a table that it believes to be small, it would read the index from end to end.
 with marked as (
     update outbox_events as event
        set published_at = clock_timestamp(), message_id = accepted.message_id, topic = accepted.topic
       from unnest(%(ids)s::bigint[], %(message_ids)s::text[], %(topics)s::text[]) as accepted (id, message_id, topic)
-     cross join lateral (
-           select held.ctid as place
-             from outbox_events as held
-            where held.id = accepted.id and held.published_at is null and held.failed_at is null
-           offset 0) as found
-     where event.ctid = found.place
+     where event.id between accepted.id and accepted.id and event.published_at is null and event.failed_at is null
     returning 1
 )
 select case when found = expected then found

@@ -1,5 +1,6 @@
 """Ready and healthy are told from what happens on the road."""
 
+from collections import Counter
 from typing import Any
 
 import psycopg
@@ -12,7 +13,6 @@ from relay.kernel.runner import Pace, Report
 from relay.operate.events import Reconnected
 from relay.operate.health import LATELY_SECONDS, MOST_TOPICS, Health, State, longest_silence
 from relay.outbox.events import Looked
-from relay.outbox.rows import Accepted
 from relay.publisher.events import BatchSettled, TopicClosed, TopicOpened, TopicProbed
 
 SILENCE = 90.0
@@ -46,8 +46,8 @@ def health(time: Time) -> Health:
 
 def settled(*topics: str) -> BatchSettled:
     """A batch that published one row to each topic."""
-    rows = tuple((ROW, Accepted(1, "m", topic)) for topic in topics)
-    return BatchSettled(len(rows), len(rows), 0, 0, 100, 0.1, rows)
+    taken = {topic: [(ROW, "m")] * count for topic, count in Counter(topics).items()}
+    return BatchSettled(len(topics), len(topics), 0, 0, 100, 0.1, taken)
 
 
 def opened(topic: str) -> TopicOpened:

@@ -1,6 +1,7 @@
 """What is counted, and that nothing of it grows with what rows say."""
 
 import re
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -16,7 +17,6 @@ from relay.operate.health import Health
 from relay.operate.metrics import DEFINITIONS, MOST_VALUES, Metrics, table
 from relay.operate.stats import RelayStats
 from relay.outbox.events import ListenConnected, ListenLost
-from relay.outbox.rows import Accepted
 from relay.publisher.events import (
     BatchSettled,
     RequestFailed,
@@ -51,8 +51,8 @@ def values(metrics: Metrics) -> dict[str, float]:
 
 def settled(*topics: str) -> BatchSettled:
     """A batch of one row for each topic, and one row that failed."""
-    rows = tuple((ROW, Accepted(1, "m", topic)) for topic in topics)
-    return BatchSettled(len(rows) + 1, len(rows), 0, 1, 500, 0.02, rows)
+    taken = {topic: [(ROW, "m")] * count for topic, count in Counter(topics).items()}
+    return BatchSettled(len(topics) + 1, len(topics), 0, 1, 500, 0.02, taken)
 
 
 def stats(due: int | None = 3, error: str | None = None) -> RelayStats:

@@ -18,7 +18,7 @@ Row = tuple[Exception, Verdict, Verdict, Verdict]
 
 TABLE: list[Row] = [
     # error, alone with control, alone without, among others
-    (MessageError("too_large", "x"), Verdict.ROW_INVALID, Verdict.ROW_INVALID, Verdict.ROW_INVALID),
+    (MessageError("invalid_attributes", "x"), Verdict.ROW_INVALID, Verdict.ROW_INVALID, Verdict.ROW_INVALID),
     (BrokerError("INVALID_ARGUMENT", "x"), Verdict.ROW_INVALID, Verdict.TOPIC_OUTAGE, Verdict.ISOLATE),
     *(
         (BrokerError(code, "x"), Verdict.ROW_STRIKE, Verdict.TOPIC_OUTAGE, Verdict.ISOLATE)

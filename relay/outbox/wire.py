@@ -1,0 +1,106 @@
+"""A session of the relay's, and what it says there: as many statements as belong together in one message.
+
+It is a message of the simple protocol, and one round trip. A relay that is stopped at any moment has sent all of it, or
+nothing that counts: behind it the server ends a transaction that stays idle. A pipeline of the extended protocol ends
+with a Flush; after one, Postgres ends no idle transaction, and a relay that froze there would keep what it has locked.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg.adapt import Buffer, Loader
+
+from relay.outbox.statements import statement
+
+Row = tuple[Any, ...]
+Values = Mapping[str, object]
+
+BEGIN = "begin isolation level read committed"
+COMMIT = "commit"
+
+_PARAMETER = re.compile(r"%\((\w+)\)s")
+
+
+class Prepared(NamedTuple):
+    """A statement of `sql/`, as Postgres prepares it."""
+
+    text: str
+    parameters: list[str]  # by name, in the order of their numbers
+
+
+@cache
+def prepared(name: str) -> Prepared:
+    """Number the parameters of `sql/<name>.sql`."""
+    text = statement(name).decode()
+    names = list(dict.fromkeys(_PARAMETER.findall(text)))
+    numbered = _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text).replace("%%", "%")
+    return Prepared(f"prepare {name} as\n{numbered}", names)
+
+
+class Wire:
+    """Statements are prepared when they are first said, unless a pooler hands the session out to others as well."""
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any], enter: Values) -> None:
+        connection.adapters.register_loader("jsonb", Unread)
+        self._connection = connection
+        self._quoting = psycopg.AsyncClientCursor(connection)
+        self._shared = connection.prepare_threshold is None
+        self._enter: Values = {**enter, "local": self._shared}
+        self._entered = False
+        self._prepared: set[str] = set()
+
+    def begin(self) -> list[str]:
+        """What begins a transaction, and makes the session fit for it."""
+        if self._entered:
+            return [BEGIN]
+        self._entered = not self._shared
+        return [BEGIN, self._quoting.mogrify(statement("enter"), self._enter)]
+
+    def call(self, name: str, values: Values) -> str:
+        """The statement `sql/<name>.sql`, with these values."""
+        if self._shared:
+            return self._quoting.mogrify(statement(name), values)
+        text, parameters = prepared(name)
+        listed = f"({', '.join(['%s'] * len(parameters))})" if parameters else ""
+        call = self._quoting.mogrify(f"execute {name}{listed}".encode(), [values[each] for each in parameters])
+        if name in self._prepared:
+            return call
+        self._prepared.add(name)
+        return f"{text};\n{call}"
+
+    async def say(self, *statements: str) -> list[list[Row]]:
+        """Send statements in one message; answer with the rows of each that returns any."""
+        cursor = self._connection.cursor()
+        await cursor.execute(";\n".join(statements).encode(), prepare=False)
+        answers = []
+        going_on: bool | None = True
+        while going_on:
+            if cursor.description is not None:
+                answers.append(await cursor.fetchall())
+            going_on = cursor.nextset()
+        return answers
+
+    @property
+    def ended(self) -> bool:
+        """Whether the server has said by now that the session is over: a relay that slept has had it idle for long."""
+        try:
+            for _ in range(2):  # its last words, and then the end itself
+                self._connection.pgconn.consume_input()
+        except psycopg.OperationalError:
+            return True
+        return False
+
+    async def close(self) -> None:
+        """End the session."""
+        await self._connection.close()
+
+
+class Unread(Loader):
+    """What is JSON in the table travels as it is written there: nobody parses it on the way."""
+
+    def load(self, data: Buffer) -> bytes:
+        """Keep it."""
+        return bytes(data)
