@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -55,8 +56,15 @@ class GooglePubSub(EmbeddedServer):
         little = f", with a heap of only {self._heap_mb} MB" if self._heap_mb < _LITTLE_MB else ""
         return f"Google's emulator, {self._jar.stem.split('-')[-2]}{little}"
 
+    def rest(self) -> None:
+        """Clear up now, where Java's tools are installed: in the midst of a drain it costs that a third of a second."""
+        if tool := shutil.which("jcmd"):
+            subprocess.run([tool, str(self.pid), "GC.run"], check=True, capture_output=True)
+
     def _command(self) -> Sequence[str | Path]:
-        memory = (f"-Xms{self._heap_mb}m", f"-Xmx{self._heap_mb}m", "-XX:+UseParallelGC")
+        # What is new has most of the heap: it is looked through for garbage when it is full, with all else at rest.
+        new = self._heap_mb * 3 // 4
+        memory = (f"-Xms{self._heap_mb}m", f"-Xmx{self._heap_mb}m", f"-Xmn{new}m", "-XX:+UseParallelGC")
         return ("java", *memory, "-jar", self._jar, "--host=127.0.0.1", f"--port={self.port}")
 
     def _answers(self) -> bool:

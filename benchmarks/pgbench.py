@@ -18,7 +18,7 @@ _SETTLE = {
     "ids": "':ids'",
     "expected": "cardinality(':ids'::bigint[])",
     "message_ids": "array_fill('1234567890123456'::text, array[cardinality(':ids'::bigint[])])",
-    "topics": "array_fill('domain-events'::text, array[cardinality(':ids'::bigint[])])",
+    "topic": "'domain-events'",
 }
 # The rows travel as to the relay; beside the last of them are the ids of all, which is what `\aset` keeps.
 _SCRIPT = r"""

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -33,6 +33,8 @@ class Stand:
     emulator: str
     broker: str  # what is behind the emulator's address, in words
     emulator_pid: int
+    rest: Callable[[], None] = lambda: None
+    """Lets the emulator clear up."""
     _names: Iterator[int] = field(default_factory=lambda: count(1))
 
     @property
@@ -60,6 +62,7 @@ class Stand:
         reader = start([sys.executable, "-m", "benchmarks.reader", name], self.environment)
         try:
             reader.go()
+            self.rest()
             _until_calm(self.emulator_pid)
             yield name
         finally:
@@ -86,7 +89,7 @@ def stand() -> Iterator[Stand]:
             return
         emulator = GooglePubSub(stack.postgres.sandbox, google)
         emulator.start()
-        yield Stand(stack.database_url, emulator.url, emulator.words, emulator.pid)
+        yield Stand(stack.database_url, emulator.url, emulator.words, emulator.pid, emulator.rest)
 
 
 def _until_calm(pid: int) -> None:

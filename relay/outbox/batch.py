@@ -161,16 +161,14 @@ class Batch:
         self.committed = True
 
     def mark(self, accepted: Mapping[str, Sequence[Taken]], charged: Sequence[Charged]) -> None:
-        """While settling, mark what topics took and who pays for what they did not; one statement each.
+        """While settling, mark what each topic took, and who pays for what they did not.
 
         A number of rows that is not as expected is found only when the block ends, by the server.
         """
-        if accepted:
-            ids = [row.id for taken in accepted.values() for row, _ in taken]
-            message_ids = [message_id for taken in accepted.values() for _, message_id in taken]
-            topics = [topic for topic, taken in accepted.items() for _ in taken]
-            arrays = {"ids": numbers(ids), "message_ids": texts(message_ids), "topics": texts(topics)}
-            self._mark("settle_published", ids, arrays)
+        for topic, taken in accepted.items():
+            ids = [row.id for row, _ in taken]
+            message_ids = texts([message_id for _, message_id in taken])
+            self._mark("settle_published", ids, {"ids": numbers(ids), "message_ids": message_ids, "topic": topic})
         if charged:
             ids, attempts, codes, errors, reasons, blocks, delays = map(list, zip(*charged, strict=True))
             values = {"attempts": attempts, "codes": codes, "errors": errors, "reasons": reasons, "blocks": blocks}

@@ -102,7 +102,7 @@ def test_controls_are_the_newest_rows(connection: psycopg.Connection[Any]) -> No
 @pytest.mark.parametrize(
     ("name", "values"),
     [
-        ("settle_published", {"expected": 1_000, "message_ids": ["m"] * 1_000, "topics": ["t"] * 1_000}),
+        ("settle_published", {"expected": 1_000, "message_ids": ["m"] * 1_000, "topic": "t"}),
         (
             "settle_charged",
             {

@@ -157,7 +157,7 @@ def test_settling(connection: psycopg.Connection[Any], statement_name: str) -> N
     rows = ids(connection, "published_at is null and failed_at is null and available_at = '-infinity'")
     charged = {"attempts": [1] * ROWS, "codes": ["c"] * ROWS, "errors": ["e"] * ROWS, "reasons": [None] * ROWS}
     kinds: dict[str, dict[str, Any]] = {
-        "settle_published": {"expected": ROWS, "message_ids": ["m"] * ROWS, "topics": ["t"] * ROWS},
+        "settle_published": {"expected": ROWS, "message_ids": ["m"] * ROWS, "topic": "t"},
         "settle_charged": {**charged, "expected": ROWS, "blocks": [False] * ROWS, "delays": [1.0] * ROWS, "skew": 0.0},
     }
     values = {"ids": rows, **kinds[statement_name]}

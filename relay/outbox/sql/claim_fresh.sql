@@ -6,7 +6,7 @@
 -- are measured one by one only where all of them together do not fit: that costs as much as reading them.
 with locked as materialized (
     select id, event_id, event_type, aggregate_type, aggregate_id, topic, payload, attributes, size_bytes,
-           created_at, attempt_count, available_at
+           created_at, attempt_count
       from outbox_events
      where published_at is null and failed_at is null and ordering_key is null and available_at = '-infinity'
        and id > %(floor)s
@@ -17,15 +17,14 @@ with locked as materialized (
        for update skip locked
 ), whole as materialized (
     select coalesce(sum(size_bytes), 0) <= %(bytes)s as fits from locked
-), taken as (
-    select locked.*, 0 as bytes_before from locked where (select fits from whole)
-     union all
-    select *
-      from (select locked.*, sum(size_bytes) over (order by id rows unbounded preceding) - size_bytes as bytes_before
-              from locked where not (select fits from whole)) as measured
+), cut as materialized (
+    select max(id) as last
+      from (select id, sum(size_bytes) over (order by id rows unbounded preceding) - size_bytes as bytes_before
+              from locked) as measured
      where bytes_before < %(bytes)s
 )
 select id, event_id::text, event_type, aggregate_type, aggregate_id, topic, payload, nullif(attributes, '{}'),
        size_bytes, to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), attempt_count,
        null as ordering_key
-  from taken
+  from locked
+ where (select fits from whole) or id <= (select last from cut)

@@ -4,8 +4,8 @@
 -- the equality itself, on a table that it believes to be small, it would read the index from end to end.
 with marked as (
     update outbox_events as event
-       set published_at = clock_timestamp(), message_id = accepted.message_id, topic = accepted.topic
-      from unnest(%(ids)s::bigint[], %(message_ids)s::text[], %(topics)s::text[]) as accepted (id, message_id, topic)
+       set published_at = clock_timestamp(), message_id = accepted.message_id, topic = %(topic)s
+      from unnest(%(ids)s::bigint[], %(message_ids)s::text[]) as accepted (id, message_id)
      where event.id between accepted.id and accepted.id and event.published_at is null and event.failed_at is null
     returning 1
 )
