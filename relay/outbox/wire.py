@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import psycopg
+from psycopg import sql
 from psycopg.adapt import Buffer, Loader
 
 from relay.outbox.statements import statement
@@ -64,12 +65,24 @@ class Wire:
         if self._shared:
             return self._quoting.mogrify(statement(name), values)
         text, parameters = prepared(name)
-        listed = f"({', '.join(['%s'] * len(parameters))})" if parameters else ""
-        call = self._quoting.mogrify(f"execute {name}{listed}".encode(), [values[each] for each in parameters])
+        listed = ", ".join([self._literal(values[each]) for each in parameters])
+        call = f"execute {name} ({listed})" if listed else f"execute {name}"
         if name in self._prepared:
             return call
         self._prepared.add(name)
         return f"{text};\n{call}"
+
+    def _literal(self, value: object) -> str:
+        """A value as SQL: what comes by every time is written at once, psycopg takes ten times as long."""
+        match value:
+            case int() | float() if not isinstance(value, bool):
+                return str(value)
+            case str() if "'" not in value and "\\" not in value and "\0" not in value:
+                return f"'{value}'"
+            case []:
+                return "'{}'"
+            case _:
+                return sql.Literal(value).as_string(self._connection)
 
     async def say(self, *statements: str) -> list[list[Row]]:
         """Send statements in one message; answer with the rows of each that returns any."""
