@@ -15,7 +15,7 @@ from benchmarks.record import LATEST, Run
 from benchmarks.sections import NAMES, load
 from benchmarks.stand import Stand, stand
 
-FULL = Size(rounds=3, events=200_000)
+FULL = Size(rounds=3, events=60_000)
 QUICK = Size(rounds=2, events=20_000, quick=True)
 _BROKEN = "broken"
 

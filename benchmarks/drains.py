@@ -25,7 +25,7 @@ def drain(stand: Stand, backlog: Backlog, program: str = RELAY, processes: int =
     empty(stand.database_url)
     fill(stand.database_url, backlog.rows, backlog.size, backlog.keys)
     settle(stand.database_url)
-    with stand.topic() as topic:
+    with stand.topic(backlog.rows) as topic:
         answers, seconds = race([stand.start(program, topic) for _ in range(processes)])
     published, left = sum(answer["events"] for answer in answers), pending(stand.database_url)
     if (published, left) != (backlog.rows, 0):
@@ -34,5 +34,6 @@ def drain(stand: Stand, backlog: Backlog, program: str = RELAY, processes: int =
 
 
 def warm_up(stand: Stand, events: int) -> None:
-    """Let the emulator compile what it will run: it is slower at first, whoever is measured."""
+    """A new emulator, which compiles what it will run: it is slower at first, whoever is measured."""
+    stand.renew()
     drain(stand, Backlog(events), LIMIT)

@@ -3,10 +3,11 @@
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Protocol
 
 import psutil
 import psycopg
@@ -25,6 +26,36 @@ _SECONDS = 60.0
 _CALM_SECONDS, _LOOK_SECONDS, _CALM_PERCENT = 10.0, 0.2, 10.0
 
 
+class Emulator(Protocol):
+    """The process behind the emulator's address."""
+
+    @property
+    def pid(self) -> int:
+        """Of that process."""
+        ...
+
+    def expect(self, messages: int) -> None:
+        """Clear up before so many messages, if need be."""
+        ...
+
+    def renew(self) -> None:
+        """Begin anew, on the same address."""
+        ...
+
+
+@dataclass(frozen=True)
+class Plain:
+    """One that keeps nothing of what is gone."""
+
+    pid: int
+
+    def expect(self, messages: int) -> None:
+        """It need not be cleared up."""
+
+    def renew(self) -> None:
+        """It is as good as new."""
+
+
 @dataclass(frozen=True)
 class Stand:
     """The servers of a benchmark."""
@@ -32,9 +63,7 @@ class Stand:
     database_url: str
     emulator: str
     broker: str  # what is behind the emulator's address, in words
-    emulator_pid: int
-    rest: Callable[[], None] = lambda: None
-    """Lets the emulator clear up."""
+    server: Emulator
     _names: Iterator[int] = field(default_factory=lambda: count(1))
 
     @property
@@ -51,19 +80,24 @@ class Stand:
             "PUBSUB_PROJECT_ID": PROJECT_ID,
         }
 
+    def renew(self) -> None:
+        """Let the emulator begin anew, if it is one that keeps something of every message."""
+        self.server.renew()
+
     @contextmanager
-    def topic(self) -> Iterator[str]:
+    def topic(self, messages: int = 0) -> Iterator[str]:
         """A new topic with one subscription, which a process of its own reads for as long as the block lasts.
 
-        It begins when the emulator has done with what was there before: that costs it seconds of both cores.
+        It begins when the emulator has done with what was there before: that costs it seconds of both cores. So many
+        messages are to be sent to it at once.
         """
         name = f"bench-{next(self._names)}"
         asyncio.run(_create(self.address, name))
         reader = start([sys.executable, "-m", "benchmarks.reader", name], self.environment)
         try:
             reader.go()
-            self.rest()
-            _until_calm(self.emulator_pid)
+            self.server.expect(messages)
+            _until_calm(self.server.pid)
             yield name
         finally:
             reader.end()
@@ -85,11 +119,11 @@ def stand() -> Iterator[Stand]:
         if google is None or stack.postgres is None:
             if stack.pubsub is None:
                 raise AssertionError("started without an emulator")
-            yield Stand(stack.database_url, stack.pubsub.url, OURS, stack.pubsub.pid)
+            yield Stand(stack.database_url, stack.pubsub.url, OURS, Plain(stack.pubsub.pid))
             return
         emulator = GooglePubSub(stack.postgres.sandbox, google)
         emulator.start()
-        yield Stand(stack.database_url, emulator.url, emulator.words, emulator.pid, emulator.rest)
+        yield Stand(stack.database_url, emulator.url, emulator.words, emulator)
 
 
 def _until_calm(pid: int) -> None:

@@ -52,8 +52,8 @@ FULL: Sequence[Sequence[Variant]] = (
 
 def measure(stand: Stand, size: Size) -> Iterator[Figure]:
     """Drain each variant's backlog so many times."""
-    warm_up(stand, _QUICK_WARM_UP if size.quick else _WARM_UP)
     for compared in QUICK if size.quick else FULL:
+        warm_up(stand, _QUICK_WARM_UP if size.quick else _WARM_UP)
         kinds = {variant.name: variant.measured(stand, size.events) for variant in compared}
         for name, values in in_turns(max(_ROUNDS, size.rounds), kinds).items():
             yield Figure("drain", name, UNIT, values)

@@ -110,7 +110,7 @@ def _under_a_snapshot(stand: Stand, events: int) -> tuple[float, float]:
 
 
 def _drain(stand: Stand, events: int) -> float:
-    with stand.topic() as topic:
+    with stand.topic(events) as topic:
         contestant = stand.start(RELAY, topic)
         contestant.go()
         answer = contestant.answer()

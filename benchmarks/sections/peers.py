@@ -47,7 +47,7 @@ def events_for(peer: Peer, size: Size) -> int:
 
 def drain_peer(stand: Stand, entrant: Entrant, events: int) -> float:
     """Let a peer publish a new backlog of its own; answer with the events a second."""
-    with _database(stand, f"bench_peer_{entrant.peer.stem}") as url, stand.topic() as topic:
+    with _database(stand, f"bench_peer_{entrant.peer.stem}") as url, stand.topic(events) as topic:
         command = [*entrant.command, topic, str(events)]
         contestant = start(command, {**stand.environment, "DATABASE_URL": url}, ROOT)
         try:

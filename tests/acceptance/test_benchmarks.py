@@ -12,7 +12,7 @@ from benchmarks.contest import ContestError
 from benchmarks.drains import LIMIT, RELAY, Backlog, drain
 from benchmarks.figures import Figure, Size
 from benchmarks.sections import NAMES, load
-from benchmarks.stand import OURS, Stand
+from benchmarks.stand import OURS, Plain, Stand
 from relay.dev.stack import Stack
 from tests.support.commands import ROOT
 
@@ -22,7 +22,7 @@ def stand(stack: Stack, database: str, monkeypatch: pytest.MonkeyPatch) -> Stand
     """The servers of the tests, as those of a benchmark."""
     monkeypatch.chdir(ROOT)  # contestants are modules of the repository
     assert stack.pubsub
-    return Stand(database, stack.pubsub_emulator_host, OURS, stack.pubsub.pid)
+    return Stand(database, stack.pubsub_emulator_host, OURS, Plain(stack.pubsub.pid))
 
 
 @pytest.mark.parametrize(("who", "keys", "processes"), [(RELAY, 0, 1), (RELAY, 10, 1), (RELAY, 0, 2), (LIMIT, 0, 1)])

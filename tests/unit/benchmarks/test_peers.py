@@ -12,9 +12,9 @@ from benchmarks.figures import Size
 from benchmarks.peers import install, table
 from benchmarks.peers.events import bulks
 from benchmarks.sections import peers
-from benchmarks.stand import Stand
+from benchmarks.stand import Plain, Stand
 
-STAND = Stand("postgresql://u:p@127.0.0.1:1/postgres", "127.0.0.1:2", "an emulator", 0)
+STAND = Stand("postgresql://u:p@127.0.0.1:1/postgres", "127.0.0.1:2", "an emulator", Plain(0))
 TXOUTBOX = next(peer for peer in table.PEERS if peer.package == "txoutbox")
 PG_BOSS = next(peer for peer in table.PEERS if peer.package == "pg-boss")
 
