@@ -47,7 +47,7 @@ class Note(NamedTuple):
 
 
 class Floors:
-    """What one connection knows of the outbox. The caller claims, looks and tells; nothing here waits or asks."""
+    """What one relay knows of the outbox. The caller claims, looks and tells; nothing here waits or asks."""
 
     fresh: int
     fresh_safe: int
