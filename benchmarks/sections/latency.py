@@ -50,9 +50,13 @@ def measure(stand: Stand, size: Size) -> Iterator[Figure]:
     told_always = partial(_told_always, stand.database_url)
     for pace in QUICK if size.quick else PACES:
         found: dict[str, list[Found]] = {"relay": [], "listen": []}
-        for _ in range(size.rounds):
-            found["relay"].append(run(stand, pace, "benchmarks.relay_latency", nullcontext))
-            found["listen"].append(run(stand, pace, "benchmarks.listen_loop", told_always))
+        turns: list[tuple[str, str, Callable[[], AbstractContextManager[None]]]] = [
+            ("relay", "benchmarks.relay_latency", nullcontext),
+            ("listen", "benchmarks.listen_loop", told_always),
+        ]
+        for number in range(size.rounds):
+            for who, program, around in reversed(turns) if number % 2 else turns:
+                found[who].append(run(stand, pace, program, around))
         for who, rounds in found.items():
             yield from figures(f"{who} {pace.rate:,}/s", rounds)
 
