@@ -64,7 +64,8 @@ class GooglePubSub(EmbeddedServer):
         """Clear up now, where Java's tools are installed, if it would come to that in the midst of so many messages."""
         self._since_cleared += messages
         if self._since_cleared > _MESSAGES_AT_ONCE and (tool := shutil.which("jcmd")):
-            subprocess.run([tool, str(self.pid), "GC.run"], check=True, capture_output=True)
+            # Where they are of another Java they may not reach this one, and figures are noisier.
+            subprocess.run([tool, str(self.pid), "GC.run"], check=False, capture_output=True)
             self._since_cleared = messages
 
     def renew(self) -> None:
