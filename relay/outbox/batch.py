@@ -75,17 +75,18 @@ class Batch:
         keys, delayed, newest, fresh = await self._ask(
             self._look_at_keys({**limits, "share": share(rows), "after": walk.after, "topic": None, "types": []}),
             self._wire.call("claim_delayed", limits),
-            self._wire.call("newest", {}),
+            self._wire.call("newest", {"asked": not floors.busy}),
             self._wire.call("claim_fresh", {**limits, "floor": floor}),
         )
         found = [self._fresh(fresh, newest[0], limits), [Claimed._make(row) for row in delayed]]
+        blind = newest[0][0] is None and not _full(found[0], rows, size_bytes)  # nobody knows how far the table goes
         visited = [Visited(*key) for key in keys]
         ordered, standings = await self._lock(visited, rows, size_bytes)
         walk.visited(visited, rows, standings)
         full = floors.owes or any(_full(kind, rows, size_bytes) for kind in found)
         if not walk.unseen:
             full |= walk.round_ends()
-        return Claim([row for kind in (*found, ordered) for row in kind], full, walk.unseen)
+        return Claim([row for kind in (*found, ordered) for row in kind], full, walk.unseen or blind)
 
     async def candidates(self, topic: str, types: Sequence[str], after: Place, *, keys_first: bool) -> Candidates:
         """Lock up to three rows of a topic: the oldest, the next after a place, the newest.
@@ -191,10 +192,10 @@ class Batch:
     def _fresh(self, found: Sequence[Row], newest: Row, limits: dict[str, Any]) -> list[Claimed]:
         fresh = [Claimed._make(columns) for columns in found]
         full = _full(fresh, limits["rows"], limits["bytes"])
-        seen_to, file = newest
+        seen_to, file, seconds_before = newest
         self._cut = full and len(fresh) < limits["rows"]
         ids = {row.id for row in fresh}
-        self._known.floors.claimed(max(ids) if full else seen_to, file, full=full)
+        self._known.floors.claimed(max(ids) if full else seen_to, file, full=full, seconds_before=seconds_before)
         self._unsettled |= ids
         return fresh
 

@@ -118,12 +118,21 @@ class Floors:
             self._sweeping, self._sweep_to, self._sweep_longest = True, self._seen, 0.0
         return self.fresh
 
-    def claimed(self, end: int, file: int, *, full: bool) -> None:
-        """End a claim.
+    @property
+    def busy(self) -> bool:
+        """Whether the last claim was full, and the next one, probably, needs not know how far the table goes."""
+        return self._busy
+
+    def claimed(self, end: int | None, file: int, *, full: bool, seconds_before: float = 0.0) -> None:
+        """End a claim, which began so many seconds later than was said.
 
         It saw all that could be seen up to `end`: the last id that it returned, or when it was not full the table's
-        greatest. A table in another `file` than before was truncated, or written anew.
+        greatest; None where it was not full, and nobody has asked for that. A table in another `file` than before was
+        truncated, or written anew.
         """
+        if end is None:
+            self._busy = False
+            return
         if (not full and end < self._seen) or self._file not in {None, file}:
             # Rows were removed, and ids may begin anew.
             self.restart()
@@ -133,7 +142,7 @@ class Floors:
         self._seen = max(self._seen, end)
         self._busy = full
         now = self._monotonic()
-        self._sweep_longest = max(self._sweep_longest, now - self._claim_began)
+        self._sweep_longest = max(self._sweep_longest, now - self._claim_began - seconds_before)
         if self._sweeping and end >= self._sweep_to:
             self._sweeping, self._sweep_seconds, self._swept_at = False, self._sweep_longest, now
 

@@ -58,15 +58,15 @@ class Outbox:
             finally:
                 batch.ended()
         except BaseException:  # a cancellation, too, may come while the outcome is unknown
-            self._forget()
             await wire.close()
+            await self.close()  # what befell one session may await the others: a table that was altered, a failover
             raise
         self._free.append(wire)
         if batch.released:
             self.floors.released()
 
     async def close(self) -> None:
-        """Drop the connections; no transaction is open."""
+        """Drop the connections on which no transaction is open."""
         free, self._free = self._free, []
         self._forget()
         for wire in free:

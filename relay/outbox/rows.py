@@ -44,7 +44,7 @@ class Claim(NamedTuple):
 
     rows: list[Claimed]  # those of one key stand in their order, and begin with the first that waits
     full: bool  # it may have left rows behind that could be claimed
-    unseen: bool  # there may be keys that it has not come by yet
+    unseen: bool  # there may be rows or keys that it has not come by yet
 
 
 class Place(NamedTuple):

@@ -49,16 +49,15 @@ class Wire:
         self._connection = connection
         self._quoting = psycopg.AsyncClientCursor(connection)
         self._shared = connection.prepare_threshold is None
-        self._enter: Values = {**enter, "local": self._shared}
-        self._entered = False
+        self._enter = self._quoting.mogrify(statement("enter"), {**enter, "local": self._shared})
         self._prepared: set[str] = set()
+        # What the session has to be told before anything else. In a message of its own: with each statement that is
+        # prepared, Postgres keeps the whole message that it came in.
+        self._owed = [] if self._shared else [self._enter]
 
     def begin(self) -> list[str]:
-        """What begins a transaction, and makes the session fit for it."""
-        if self._entered:
-            return [BEGIN]
-        self._entered = not self._shared
-        return [BEGIN, self._quoting.mogrify(statement("enter"), self._enter)]
+        """What begins a transaction, in a session that is fit for it."""
+        return [BEGIN, self._enter] if self._shared else [BEGIN]
 
     def call(self, name: str, values: Values) -> str:
         """The statement `sql/<name>.sql`, with these values."""
@@ -66,11 +65,10 @@ class Wire:
             return self._quoting.mogrify(statement(name), values)
         text, parameters = prepared(name)
         listed = ", ".join([self._literal(values[each]) for each in parameters])
-        call = f"execute {name} ({listed})" if listed else f"execute {name}"
-        if name in self._prepared:
-            return call
-        self._prepared.add(name)
-        return f"{text};\n{call}"
+        if name not in self._prepared:
+            self._prepared.add(name)
+            self._owed.append(text)
+        return f"execute {name} ({listed})" if listed else f"execute {name}"
 
     def _literal(self, value: object) -> str:
         """A value as SQL: what comes by every time is written at once, psycopg takes ten times as long."""
@@ -87,7 +85,9 @@ class Wire:
     async def say(self, *statements: str) -> list[list[Row]]:
         """Send statements in one message; answer with the rows of each that returns any."""
         cursor = self._connection.cursor()
-        await cursor.execute(";\n".join(statements).encode(), prepare=False)
+        owed, self._owed = self._owed, []
+        for message in filter(None, (owed, statements)):
+            await cursor.execute(";\n".join(message).encode(), prepare=False)
         answers = []
         going_on: bool | None = True
         while going_on:

@@ -59,7 +59,7 @@ FLOORS = {"seen": 3 * ROWS, "xid": "1", "fresh_safe": 0, "ordered_safe": 0}
 STATEMENTS: dict[str, tuple[dict[str, Any], int]] = {
     "claim_fresh": (CLAIM, 100),
     "claim_delayed": (CLAIM, 0),
-    "newest": ({}, 1),
+    "newest": ({"asked": True}, 1),
     "walk_keys": (WALK, 2 * 100),
     "look": (LOOK, 2 * 100),
     # By ids, near the floor: further away it looks by the index of ordered rows.

@@ -6,6 +6,7 @@
 select set_config('search_path', %(search_path)s, %(local)s),
        set_config('datestyle', 'ISO', %(local)s),
        set_config('timezone', 'UTC', %(local)s),
+       set_config('array_nulls', 'on', %(local)s),
        set_config('idle_in_transaction_session_timeout', %(idle_tx_ms)s, %(local)s),
        set_config('statement_timeout', %(idle_tx_ms)s, %(local)s),
        set_config('tcp_user_timeout', %(idle_tx_ms)s, %(local)s),

@@ -252,3 +252,21 @@ def test_a_table_that_was_emptied_is_no_reason_to_start_anew_again_and_again(tab
     assert table.floors.question() is None
     assert table.claim(7_000) == 0
     assert table.floors.fresh == 7_000
+
+
+def test_a_claim_that_did_not_ask_how_far_the_table_goes_moves_nothing(table: Table) -> None:
+    """Behind a full claim nobody asks, and the first that is not full makes the next one ask."""
+    drain(table, 1_000, 2_000)
+    assert table.floors.busy
+    table.floors.claimed(None, table.file, full=False)
+    assert (table.floors.busy, table.floors.fresh) == (False, 2_000)
+
+
+def test_a_sweep_is_not_charged_with_what_was_asked_before_it(table: Table) -> None:
+    """In an outage the walk over keys takes long, and the sweep behind it does not."""
+    table.floors.start()
+    table.now += 5.0
+    table.floors.claimed(100, table.file, full=False, seconds_before=4.999)
+    table.floors.released()
+    table.now += SHARE * 0.002
+    assert (table.floors.fresh, table.floors.start()) == (100, 0)
