@@ -8,7 +8,7 @@ from psycopg import sql
 
 from tests.support.bench import TOPIC, Bench
 
-ODD = r"""it's \ {odd}, "quoted", %s $1 $$ -- /* ; é€ NULL"""
+ODD = r"""it's \ {odd}, "quoted", %s $1 $$ -- /* ; é NULL"""
 PUBLISHED = "select count(*) from outbox_events where published_at is not null"
 
 
