@@ -26,7 +26,7 @@ BLOCKS = (
     Block("performance.md", "claims", "benchmarks.tables", "claims"),
     *(
         Block("performance.md", name, "benchmarks.tables", "section", (name,))
-        for name in ("drain", "limit", "peers", "latency", "emitters", "growth", "memory", "idle")
+        for name in ("drain", "limit", "peers", "latency", "emitters", "growth", "memory", "idle", "keys")
     ),
 )
 

@@ -9,6 +9,8 @@ from psycopg import sql
 from tests.support.bench import TOPIC, Bench
 
 ODD = r"""it's \ {odd}, "quoted", %s $1 $$ -- /* ; é NULL"""
+# What is in braces is a value that nobody else should see, and was taken out.
+TOLD = r"select count(*) from outbox_events where starts_with(last_error, $$RuntimeError: it's \ $$)"
 PUBLISHED = "select count(*) from outbox_events where published_at is not null"
 
 
@@ -37,9 +39,7 @@ async def test_values_arrive_as_they_are_whatever_the_database_is_set_to(bench: 
     bench.emit(2)
     bench.broker.refuse = lambda _: RuntimeError(ODD)
     await bench.run_once()
-    errors = [error for (error,) in bench.query("select last_error from outbox_events")]
-    assert all(error.startswith(r"RuntimeError: it's \ ") for error in errors)
-    assert len(errors) == 2
+    assert bench.query(TOLD) == [(2,)]
     bench.broker.refuse = lambda _: None
     bench.later += 600
     bench.make_due()

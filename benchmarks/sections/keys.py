@@ -1,0 +1,27 @@
+"""Many keys with little in each: what is sent of a key is a request of its own, and a million events wait."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from benchmarks.drains import UNIT, Backlog, drain, warm_up
+from benchmarks.figures import Figure, Size, in_turns
+from benchmarks.stand import Stand
+
+TITLE = "Draining a backlog in which keys are many and shallow, 400 B"
+SECTION = "keys"
+_ROWS_A_KEY = 10
+_KEYS, _QUICK_KEYS = 100_000, 1_000
+_WARM_UP = 20_000
+
+
+def measure(stand: Stand, size: Size) -> Iterator[Figure]:
+    """Drain it so many times, each time into a new emulator: it has no room for two such backlogs."""
+    keys = _QUICK_KEYS if size.quick else _KEYS
+    kind = partial(_drained, stand, Backlog(keys * _ROWS_A_KEY, keys=keys))
+    name = f"{keys:,} keys, {_ROWS_A_KEY} rows each"
+    yield Figure(SECTION, name, UNIT, in_turns(size.rounds, {name: kind})[name])
+
+
+def _drained(stand: Stand, backlog: Backlog) -> float:
+    warm_up(stand, _WARM_UP)
+    return drain(stand, backlog)
