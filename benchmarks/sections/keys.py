@@ -9,16 +9,17 @@ from benchmarks.stand import Stand
 
 TITLE = "Draining a backlog in which keys are many and shallow, 400 B"
 SECTION = "keys"
-_ROWS_A_KEY = 10
-_KEYS, _QUICK_KEYS = 100_000, 1_000
+_KEYS, _ROWS_A_KEY = 100_000, 10
 _WARM_UP = 20_000
 
 
 def measure(stand: Stand, size: Size) -> Iterator[Figure]:
     """Drain it so many times, each time into a new emulator: it has no room for two such backlogs."""
-    keys = _QUICK_KEYS if size.quick else _KEYS
-    kind = partial(_drained, stand, Backlog(keys * _ROWS_A_KEY, keys=keys))
-    name = f"{keys:,} keys, {_ROWS_A_KEY} rows each"
+    name = f"{_KEYS:,} keys, {_ROWS_A_KEY} rows each"
+    if size.quick:
+        yield Figure(SECTION, name, UNIT, skipped="takes minutes")
+        return
+    kind = partial(_drained, stand, Backlog(_KEYS * _ROWS_A_KEY, keys=_KEYS))
     yield Figure(SECTION, name, UNIT, in_turns(size.rounds, {name: kind})[name])
 
 
