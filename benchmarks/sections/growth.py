@@ -1,7 +1,7 @@
 """Whether a drain is slower beside what was published before, and under a snapshot that somebody keeps open."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -20,24 +20,11 @@ TITLE = "Draining beside what was published before"
 SECTION = "growth"
 _BYTES, _PUBLISHED_BYTES = 400, 100
 _EVENTS, _QUICK_EVENTS = 100_000, 20_000
-_HELD_EVENTS, _QUICK_HELD_EVENTS = 200_000, 50_000
 _CHUNK = 500_000
 _MILLION = 1_000_000
 _WARM_UP = 20_000
 _TABLES = {"empty": 0, "1 M published": _MILLION, "10 M published": 10 * _MILLION}
 _QUICK_TABLES = {"empty": 0, "1 M published": _MILLION}
-# What is at the tenths of a drain, by the moments at which the relay has marked the rows.
-_TENTHS = """
-with marked as (
-    select published_at, row_number() over (order by published_at, id) as place, count(*) over () as rows
-      from outbox_events
-     where published_at is not null
-)
-select max(rows) / 10 / date_part('epoch', max(published_at) filter (where place <= rows / 10) - min(published_at)),
-       max(rows) / 10 / date_part('epoch', max(published_at)
-                                           - max(published_at) filter (where place <= rows - rows / 10))
-  from marked
-"""
 
 
 def measure(stand: Stand, size: Size) -> Iterator[Figure]:
@@ -50,15 +37,15 @@ def measure(stand: Stand, size: Size) -> Iterator[Figure]:
             for number, (name, rows) in enumerate(tables.items())
         }
         events = _QUICK_EVENTS if size.quick else _EVENTS
-        kinds = {name: partial(_drained, place, events) for name, place in beside.items()}
-        for name, values in in_turns(size.rounds, kinds).items():
+        kinds = {name: partial(_drained, place, events, nullcontext) for name, place in beside.items()}
+        kinds["empty, a snapshot held"] = partial(
+            _drained, beside["empty"], events, partial(_snapshot, beside["empty"])
+        )
+        # What has been filled is still being written to disk.
+        for name, values in in_turns(size.rounds, kinds, warm=["empty"]).items():
             yield Figure(SECTION, name, UNIT, values)
     if size.quick:
         yield Figure(SECTION, "10 M published", UNIT, skipped="takes minutes to fill")
-    rounds = [_under_a_snapshot(stand, _QUICK_HELD_EVENTS if size.quick else _HELD_EVENTS) for _ in range(size.rounds)]
-    first, last = zip(*rounds, strict=True)
-    yield Figure(SECTION, "held snapshot, first tenth", UNIT, first)
-    yield Figure(SECTION, "held snapshot, last tenth", UNIT, last)
 
 
 @contextmanager
@@ -79,7 +66,7 @@ def _database(stand: Stand, name: str, published: int) -> Iterator[Stand]:
             connection.execute(sql.SQL("drop database {} with (force)").format(named))
 
 
-def _drained(stand: Stand, events: int) -> float:
+def _drained(stand: Stand, events: int, during: Callable[[], AbstractContextManager[None]]) -> float:
     """Events a second. What was drained is removed, so that the table is of the same size in each round."""
     url = stand.database_url
     with psycopg.connect(url, autocommit=True) as connection:
@@ -87,26 +74,19 @@ def _drained(stand: Stand, events: int) -> float:
         before = row[0] if row else 0
         backlog.fill(url, events, _BYTES)
         backlog.settle(url)
-        seconds = _drain(stand, events)
+        with during():
+            seconds = _drain(stand, events)
         connection.execute("delete from outbox_events where id > %s", (before,))
         return events / seconds
 
 
-def _under_a_snapshot(stand: Stand, events: int) -> tuple[float, float]:
-    """Events a second in the first and in the last tenth of a drain, beside a report that began before it."""
-    url = stand.database_url
-    backlog.empty(url)
-    backlog.fill(url, events, _BYTES)
-    backlog.settle(url)
-    with psycopg.connect(url) as report:
+@contextmanager
+def _snapshot(stand: Stand) -> Iterator[None]:
+    """A report that began before the drain, and looks at the same table to its end."""
+    with psycopg.connect(stand.database_url) as report:
         report.isolation_level = IsolationLevel.REPEATABLE_READ
         report.execute("select count(*) from outbox_events")
-        _drain(stand, events)
-    with psycopg.connect(url) as connection:
-        row = connection.execute(_TENTHS).fetchone()
-    if row is None:
-        raise ContestError("nothing was drained")
-    return float(row[0]), float(row[1])
+        yield
 
 
 def _drain(stand: Stand, events: int) -> float:
