@@ -11,7 +11,7 @@ import psycopg
 from relay.errors import InvariantError
 from relay.outbox.floors import Floors, Look
 from relay.outbox.order import KEYS_A_CLAIM, Standing, Visited, Walk, ends_after, share, within
-from relay.outbox.rows import START, Candidates, Charged, Claim, Claimed, Heads, Place, Taken
+from relay.outbox.rows import START, Beside, Candidates, Charged, Claim, Claimed, Glance, Heads, Place, Taken
 from relay.outbox.statements import numbers, texts
 from relay.outbox.wire import COMMIT, Row, Wire
 
@@ -31,6 +31,7 @@ class Known:
     walk: Walk
     floors: Floors
     keys: set[str] = field(default_factory=set)  # of which one of them has claimed rows
+    beside: set[Beside] = field(default_factory=set)  # what the last claim has come by, and the next asks for at once
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -72,21 +73,42 @@ class Batch:
         walk, floors = self._known.walk, self._known.floors
         await self._begun()
         floor = floors.start([*limits["open_topics"], *limits["open_types"]])
-        keys, delayed, newest, fresh = await self._ask(
-            self._look_at_keys({**limits, "share": share(rows), "after": walk.after, "topic": None, "types": []}),
-            self._wire.call("claim_delayed", limits),
-            self._wire.call("newest", {"asked": not floors.busy}),
+        asked = {name: self._beside(name, limits) for name in sorted(self._known.beside)}
+        glance = {
+            "newest": not floors.busy,
+            "keys": "walk_keys" not in asked,
+            "due": "claim_delayed" not in asked,
+            "ordered_safe": floors.ordered_safe,
+            "skew": self._skew,
+        }
+        *found, (glanced,), fresh = await self._ask(
+            *asked.values(),
+            self._wire.call("glance", glance),
             self._wire.call("claim_fresh", {**limits, "floor": floor}),
         )
-        found = [self._fresh(fresh, newest[0], limits), [Claimed._make(row) for row in delayed]]
-        blind = newest[0][0] is None and not _full(found[0], rows, size_bytes)  # nobody knows how far the table goes
-        visited = [Visited(*key) for key in keys]
+        seen = Glance._make(glanced)
+        kinds = [self._fresh(fresh, seen, limits)]
+        blind = seen.seen_to is None and not _full(kinds[0], rows, size_bytes)  # nobody knows how far the table goes
+        beside = {name: answer for name, answer in zip(asked, found, strict=True) if answer}
+        if unexpected := seen.beside:
+            answers = await self._ask(*[self._beside(name, limits) for name in unexpected])
+            beside |= zip(unexpected, answers, strict=True)
+        self._known.beside.clear()
+        self._known.beside.update(beside)
+        kinds.append([Claimed._make(row) for row in beside.get("claim_delayed", ())])
+        visited = [Visited(*key) for key in beside.get("walk_keys", ())]
         ordered, standings = await self._lock(visited, rows, size_bytes)
         walk.visited(visited, rows, standings)
-        full = floors.owes or any(_full(kind, rows, size_bytes) for kind in found)
+        full = floors.owes or any(_full(kind, rows, size_bytes) for kind in kinds)
         if not walk.unseen:
             full |= walk.round_ends()
-        return Claim([row for kind in (*found, ordered) for row in kind], full, walk.unseen or blind)
+        return Claim([row for kind in (*kinds, ordered) for row in kind], full, walk.unseen or blind)
+
+    def _beside(self, name: Beside, limits: dict[str, Any]) -> str:
+        if name == "claim_delayed":
+            return self._wire.call(name, limits)
+        place = {"share": share(limits["rows"]), "after": self._known.walk.after, "topic": None, "types": []}
+        return self._look_at_keys({**limits, **place})
 
     async def candidates(self, topic: str, types: Sequence[str], after: Place, *, keys_first: bool) -> Candidates:
         """Lock up to three rows of a topic: the oldest, the next after a place, the newest.
@@ -189,13 +211,13 @@ class Batch:
         """Whether fresh rows were locked and left as they were: claims beside this one have passed them."""
         return self._cut or bool(self._unsettled)
 
-    def _fresh(self, found: Sequence[Row], newest: Row, limits: dict[str, Any]) -> list[Claimed]:
+    def _fresh(self, found: Sequence[Row], glance: Glance, limits: dict[str, Any]) -> list[Claimed]:
         fresh = [Claimed._make(columns) for columns in found]
         full = _full(fresh, limits["rows"], limits["bytes"])
-        seen_to, file, seconds_before = newest
         self._cut = full and len(fresh) < limits["rows"]
         ids = {row.id for row in fresh}
-        self._known.floors.claimed(max(ids) if full else seen_to, file, full=full, seconds_before=seconds_before)
+        end = max(ids) if full else glance.seen_to
+        self._known.floors.claimed(end, glance.file, full=full, seconds_before=glance.seconds_before)
         self._unsettled |= ids
         return fresh
 

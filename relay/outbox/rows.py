@@ -47,6 +47,26 @@ class Claim(NamedTuple):
     unseen: bool  # there may be rows or keys that it has not come by yet
 
 
+# What may be claimed beside fresh rows, by the statement that finds it.
+Beside = Literal["walk_keys", "claim_delayed"]
+
+
+class Glance(NamedTuple):
+    """What was seen just before fresh rows were claimed."""
+
+    seen_to: int | None  # the greatest id; None where nobody asked
+    file: int  # that holds the table
+    seconds_before: float  # what else was asked for in the same message took so long
+    keys: bool  # something waits with a key; false where nobody asked, as for the next
+    due: bool  # something that was scheduled or put off is due
+
+    @property
+    def beside(self) -> list[Beside]:
+        """What has to be looked for, and was not yet."""
+        seen: dict[Beside, bool] = {"walk_keys": self.keys, "claim_delayed": self.due}
+        return [name for name, there in seen.items() if there]
+
+
 class Place(NamedTuple):
     """How far the probes of a topic have come: fresh rows by id, then those put off by their time; and in the keys."""
 

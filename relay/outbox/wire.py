@@ -91,7 +91,7 @@ class Wire:
         answers = []
         going_on: bool | None = True
         while going_on:
-            if cursor.description is not None:
+            if cursor.rownumber is not None:  # its description would tell the same, column by column
                 answers.append(await cursor.fetchall())
             going_on = cursor.nextset()
         return answers

@@ -8,7 +8,7 @@ import pytest
 
 from relay.dev.stack import Stack
 from relay.outbox.statements import statement
-from tests.support.plans import explain
+from tests.support.plans import GLANCE, explain
 from tests.support.postgres import fresh_database
 
 # As many rows of each state; none of them analysed, as after a burst on a new table.
@@ -73,10 +73,16 @@ def test_a_claim_walks_over_the_rows_of_open_topics(connection: psycopg.Connecti
     assert (scan["Actual Rows"], scan["Rows Removed by Filter"]) == (0, ROWS)
 
 
-def test_the_newest_row_is_the_last_of_the_index(connection: psycopg.Connection[Any]) -> None:
-    """Whatever stands before it."""
-    (end,) = explain(connection, "newest", {"asked": True})
-    assert (end["Index Name"], end["Scan Direction"], end["Actual Rows"]) == ("outbox_events_pkey", "Backward", 1)
+def test_a_glance_is_a_look_at_the_ends_of_the_indexes(connection: psycopg.Connection[Any]) -> None:
+    """The newest row, the first that was put off, and that no row has a key, whatever else stands there."""
+    scans = explain(connection, "glance", GLANCE)
+    assert {(scan["Index Name"], scan["Scan Direction"], scan["Actual Rows"]) for scan in scans} == {
+        ("outbox_events_pkey", "Backward", 1),
+        ("outbox_events_delayed", "Forward", 1),
+        ("outbox_events_put_off", "Forward", 0),
+        ("outbox_events_ordered", "Forward", 0),
+    }
+    assert sum(scan.get("Rows Removed by Filter", 0) for scan in scans) == 0
 
 
 def test_a_probe_looks_at_the_ends_of_the_indexes(connection: psycopg.Connection[Any]) -> None:
@@ -131,6 +137,6 @@ def test_settling_looks_rows_up_by_id(connection: psycopg.Connection[Any], name:
     assert (lookup["Actual Loops"], lookup["Actual Rows"], lookup["Rows Removed by Filter"]) == (1_000, 1, 0)
 
 
-def test_the_newest_row_is_not_looked_for_unasked(connection: psycopg.Connection[Any]) -> None:
+def test_a_glance_looks_for_nothing_unasked(connection: psycopg.Connection[Any]) -> None:
     """Every row of a bulk insert that is not committed yet would be passed on the way, by each claim of a drain."""
-    assert explain(connection, "newest", {"asked": False}) == []
+    assert explain(connection, "glance", {**GLANCE, "newest": False, "keys": False, "due": False}) == []

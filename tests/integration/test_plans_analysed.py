@@ -12,7 +12,7 @@ import pytest
 
 from relay.dev.stack import Stack
 from relay.outbox.statements import statement
-from tests.support.plans import explain, prepare, run, scans_of, touching
+from tests.support.plans import GLANCE, explain, prepare, run, scans_of, touching
 from tests.support.postgres import fresh_database
 
 ROWS = 20_000
@@ -59,7 +59,7 @@ FLOORS = {"seen": 3 * ROWS, "xid": "1", "fresh_safe": 0, "ordered_safe": 0}
 STATEMENTS: dict[str, tuple[dict[str, Any], int]] = {
     "claim_fresh": (CLAIM, 100),
     "claim_delayed": (CLAIM, 0),
-    "newest": ({"asked": True}, 1),
+    "glance": (GLANCE, 3),
     "walk_keys": (WALK, 2 * 100),
     "look": (LOOK, 2 * 100),
     # By ids, near the floor: further away it looks by the index of ordered rows.

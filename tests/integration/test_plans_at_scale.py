@@ -10,7 +10,7 @@ from relay.dev.stack import Stack
 from relay.outbox.order import KEYS_A_CLAIM, ROWS_A_KEY
 from relay.outbox.statements import statement
 from tests.support.big_outbox import BLOCKED, DUE, FRESH, KEYS, fill
-from tests.support.plans import explain
+from tests.support.plans import GLANCE, explain
 from tests.support.postgres import fresh_database
 
 pytestmark = pytest.mark.timeout(300)
@@ -98,6 +98,11 @@ def test_a_claim_of_fresh_rows_that_finds_few(connection: psycopg.Connection[Any
 def test_a_claim_of_due_rows(connection: psycopg.Connection[Any]) -> None:
     """None of those that are for tomorrow."""
     assert visited(connection, "claim_delayed", LIMITS) == {DELAYED_INDEX: ROWS}
+
+
+def test_a_glance(connection: psycopg.Connection[Any]) -> None:
+    """One row of each kind: the newest, the first with a key, the first that is due."""
+    assert visited(connection, "glance", GLANCE) == {ID_INDEX: 1, ORDERED_INDEX: 1, DELAYED_INDEX: 1}
 
 
 def test_the_walk_over_keys_passes_a_blocked_one_in_one_step(connection: psycopg.Connection[Any]) -> None:

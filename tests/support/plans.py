@@ -11,6 +11,9 @@ from psycopg import ClientCursor
 
 from relay.outbox.statements import statement
 
+# All that a glance may be asked for.
+GLANCE: dict[str, Any] = {"newest": True, "keys": True, "due": True, "ordered_safe": 0, "skew": 0.0}
+
 _PARAMETER = re.compile(rb"%\((\w+)\)s")
 _numbers = count(1)
 
