@@ -10,6 +10,7 @@ RelayError
 ├── BrokerError               the broker did not accept a request
 ├── MessageError              this row cannot become a message, now or ever
 ├── InvariantError            the database contradicts what this code relies on; its transaction is rolled back
+├── NoFurtherSessionError     the database has taken one session, and takes no further one
 ├── OperateError              an operator's command could not be finished
 ├── AuditError                the audit could not be finished
 └── DevError                  the embedded stack could not be started
@@ -70,6 +71,14 @@ class MessageError(RelayError):
 
 class InvariantError(RelayError):
     """The database contradicts what this code relies on; its transaction is rolled back."""
+
+
+class NoFurtherSessionError(RelayError):
+    """The database has taken one session, and takes no further one; `reason` is what it said."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 class OperateError(RelayError):

@@ -40,6 +40,12 @@ LINES = (
         "the relay does not hear of new events and polls; once, until it hears of them again",
         ("code", "error", "again_in_seconds", "consequence", "remedy"),
     ),
+    Line(
+        "slots_lacking",
+        ("warning",),
+        "the database takes no further connection; at most once a minute",
+        ("code", "error", "again_in_seconds", "consequence", "remedy"),
+    ),
     Line("http_listening", ("info",), "health and metrics are served", ("host", "port")),
     Line(
         "batch",

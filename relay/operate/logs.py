@@ -32,6 +32,7 @@ from relay.publisher.events import (
     RequestFailed,
     RowFailed,
     RowRetried,
+    SlotsLacking,
     TopicClosed,
     TopicOpened,
     TopicProbed,
@@ -70,6 +71,16 @@ class LogLines:
                 self._batch(event)
             case RequestFailed():
                 self._request(event)
+            case SlotsLacking():
+                self._write(
+                    "warning",
+                    "slots_lacking",
+                    **_error(event.error),
+                    again_in_seconds=round(event.again_in_seconds, 3),
+                    consequence="batches go on over the connections that there are: nothing is lost, a backlog takes "
+                    "longer",
+                    remedy="allow the role and the database as many connections as RELAY_SLOTS and one, or lower it",
+                )
             case RowRetried():
                 self._write(
                     "warning",

@@ -1,5 +1,6 @@
 """The relay's side of the table, over as many connections as it has transactions open at once."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -7,6 +8,7 @@ from typing import Any
 
 import psycopg
 
+from relay.errors import NoFurtherSessionError
 from relay.outbox.batch import Batch, Known
 from relay.outbox.floors import Floors
 from relay.outbox.order import Walk
@@ -35,20 +37,30 @@ class Outbox:
         self._skew = skew
         self._known = Known(Walk(), Floors(monotonic))
         self._free: list[Wire] = []
+        self._open = 0  # sessions on which a transaction is open
+        self._connecting = asyncio.Lock()
 
     @property
     def floors(self) -> Floors:
         """Where claims start."""
         return self._known.floors
 
+    @property
+    def has_session(self) -> bool:
+        """Whether there is one on which no transaction is open."""
+        return bool(self._free)
+
     @asynccontextmanager
     async def batch(self) -> AsyncIterator[Batch]:
         """Open a transaction; the end of the block commits it, where settling has not.
+
+        Raises NoFurtherSessionError where one is open already, and there is no session for another.
 
         When the block or the commit raises, the outcome is unknown: the connection is dropped, with it every lock
         and all that was believed about the rows, and the next claim reads the truth.
         """
         wire = await self._wire()
+        self._open += 1
         try:
             batch = Batch(wire, self._skew, self._known)
             try:
@@ -61,6 +73,8 @@ class Outbox:
             await wire.close()
             await self.close()  # what befell one session may await the others: a table that was altered, a failover
             raise
+        finally:
+            self._open -= 1
         self._free.append(wire)
         if batch.released:
             self.floors.released()
@@ -79,7 +93,13 @@ class Outbox:
                 return wire
             self._forget()
             await wire.close()
-        return Wire(await self._connect(), self._enter)
+        async with self._connecting:
+            try:
+                return Wire(await self._connect(), self._enter)
+            except Exception as error:
+                if self._open:
+                    raise NoFurtherSessionError(error) from error
+                raise
 
     def _forget(self) -> None:
         """A connection is gone: believe nothing that was learned over it, or over another to the same server."""

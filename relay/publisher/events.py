@@ -20,6 +20,14 @@ class BatchSettled:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotsLacking:
+    """There is no further session to be had: batches go on in those slots that have one."""
+
+    error: Exception
+    again_in_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class RequestFailed:
     """The broker did not take a request. What becomes of its rows is told by the events that follow."""
 

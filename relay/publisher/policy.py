@@ -36,6 +36,11 @@ class PublishPolicy:
         return Pace(busy=0, idle=self.poll, error=self.outage)
 
     @property
+    def patience(self) -> float:
+        """While batches are under way, no event waits longer than this until it is looked for, if a slot is free."""
+        return self.poll.first
+
+    @property
     def request_seconds(self) -> float:
         """How long one request may take."""
         return self.publish_seconds / REQUESTS_IN_BUDGET

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from relay.brokers.broker import Broker
+from relay.errors import NoFurtherSessionError
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Budget, Next, Report
 from relay.outbox.batch import Batch
@@ -23,6 +24,7 @@ from relay.outbox.rows import Claim, Claimed
 from relay.publisher import crash_points
 from relay.publisher.circuits import Circuits
 from relay.publisher.crash_points import Point
+from relay.publisher.events import SlotsLacking
 from relay.publisher.outcome import Built, build, judge, settle
 from relay.publisher.policy import PublishPolicy
 from relay.publisher.probes import FRUITLESS_SHARE, Probes
@@ -32,6 +34,8 @@ from relay.publisher.slots import More, side_by_side
 # A claim of each kind stops at this size, whatever the number of rows: it bounds what a pass holds in memory, and what
 # a slow line has to carry.
 CLAIM_BYTES = 4_000_000
+# Where the database takes no further session, none is asked for again until so long after.
+LACKING_SECONDS = 60.0
 
 
 @dataclass(slots=True)
@@ -39,6 +43,7 @@ class _Done:
     """What the slots of a pass have done until now."""
 
     reports: list[Report] = field(default_factory=list)
+    begun: bool = False
     unfinished: bool = False  # a slot ended with the budget, and would have gone on
 
     @property
@@ -74,6 +79,8 @@ class Publisher:
         self._sender = Sender(broker, policy, self._circuits, observe)
         self._probes = Probes(outbox, policy, self._circuits, self._sender, observe)
         self._claim_again_at = 0.0
+        self._lacking_until = 0.0  # no further session is asked for
+        self._probing = False
         self._in_vain = 0.0  # seconds of claims in a row that found nothing beside open topics
         self._finds = 0  # claims that found rows
         self._in_hand = 0  # batches under way that have some
@@ -86,7 +93,7 @@ class Publisher:
     async def run_once(self, budget: Budget) -> Report:
         """Publish batch after batch until nothing can be published now, or the budget is spent."""
         done = _Done()
-        await side_by_side(self._policy.slots, partial(self._unit, budget, done))
+        await side_by_side(self._policy.slots, partial(self._slot, budget, done), self._policy.patience)
         return done.report
 
     @property
@@ -103,14 +110,27 @@ class Publisher:
         await self._outbox.close()
         await self._broker.close()
 
+    async def _slot(self, budget: Budget, done: "_Done", more: More) -> bool:
+        """Do one unit of work; whether there is more to do at once."""
+        lacking = budget.monotonic() < self._lacking_until and not self._outbox.has_session
+        if done.begun and (lacking or budget.spent(done.processed)):
+            return False
+        done.begun = True
+        try:
+            return await self._unit(budget, done, more)
+        except NoFurtherSessionError as error:
+            self._lacking_until = budget.monotonic() + LACKING_SECONDS
+            self._observe(SlotsLacking(error.reason, LACKING_SECONDS))
+            return False
+
     async def _unit(self, budget: Budget, done: "_Done", more: More) -> bool:
         """Ask the open topics whose time it is, then publish one batch; whether there is more to do at once."""
-        if asked := self._probes.due(budget.monotonic()):
-            more()  # others need not wait for them
-            done.reports.append(await self._probes.ask(asked, budget.monotonic))
-            if not all(map(self._circuits.is_open, asked)):
-                self._claim_again_at = budget.monotonic()
+        # In one slot at a time: however many topics hang, others go on beside them.
+        if not self._probing and (asked := self._probes.due(budget.monotonic())):
+            more()
+            await self._probe(asked, budget, done)
             if budget.spent(done.processed):
+                done.unfinished = True
                 return False
         before = done.updated
         report = await self._batch(budget.monotonic, more)
@@ -121,7 +141,16 @@ class Publisher:
         if budget.spent(done.processed):
             done.unfinished |= report.next is Next.AGAIN
             return False
-        return report.next is Next.AGAIN or bool(self._probes.due(budget.monotonic()))
+        return report.next is Next.AGAIN or bool(not self._probing and self._probes.due(budget.monotonic()))
+
+    async def _probe(self, topics: Sequence[str], budget: Budget, done: "_Done") -> None:
+        self._probing = True
+        try:
+            done.reports.append(await self._probes.ask(topics, budget.monotonic))
+        finally:
+            self._probing = False
+        if not all(map(self._circuits.is_open, topics)):
+            self._claim_again_at = budget.monotonic()
 
     async def _batch(self, monotonic: Callable[[], float], more: More) -> Report:
         began = monotonic()

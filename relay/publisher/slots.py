@@ -9,8 +9,11 @@ More = Callable[[], None]
 Unit = Callable[[More], Awaitable[bool]]
 
 
-async def side_by_side(most: int, unit: Unit) -> None:
+async def side_by_side(most: int, unit: Unit, patience: float) -> None:
     """Do units one after the other in one slot, and beside it in as many more as they ask for, up to `most`.
+
+    Where none of the slots ends within `patience`, there is one more all the same: what is under way may hang, and
+    something else may have come since.
 
     When one raises, the others end what they are at, and then it is raised here: what a unit has begun is not given
     up because another one fails. When this is cancelled, all of them are.
@@ -37,10 +40,13 @@ async def side_by_side(most: int, unit: Unit) -> None:
     more()
     try:
         while running:
-            await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            ended, _ = await asyncio.wait(running, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            if not ended:
+                more()
     finally:
         for task in running:
             task.cancel()
-        await asyncio.gather(*running)
+        # One that was cancelled before it began raises here, and the others have not ended by then.
+        await asyncio.gather(*running, return_exceptions=True)
     if failures:
         raise failures[0]

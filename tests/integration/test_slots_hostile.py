@@ -1,7 +1,7 @@
 """What one batch keeps from another, and must not: a place beside it, its rows, the end of a pass with work left."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Self
 
 import psycopg
@@ -9,10 +9,13 @@ import pytest
 
 from relay.envelope import Message
 from relay.errors import BrokerError
+from relay.kernel.backoff import Delay
+from relay.kernel.runner import Budget, Next
 from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
 from relay.outbox.wire import BEGIN, COMMIT
 from relay.publisher import publisher as road
+from relay.publisher.events import SlotsLacking
 from relay.publisher.slots import More, side_by_side
 from tests.support.bench import TOPIC, Bench
 from tests.support.waiting import until, until_async
@@ -22,7 +25,18 @@ TRANSACTIONS = (
 )
 FREE = "select count(*) from (select from outbox_events where published_at is null for update skip locked) as free"
 NOTHING_LEFT = [(0,)]
+PATIENCE = 60.0
 PENDING = "select count(*) from outbox_events where published_at is null"
+
+
+def out(bench: Bench, number: int) -> Callable[[], Awaitable[bool]]:
+    """Whether the broker has an event."""
+
+    async def is_out() -> bool:
+        sent = (message for _, messages in bench.broker.requests for message in messages)
+        return any(message.attributes["aggregate_id"] == str(number) for message in sent)
+
+    return is_out
 
 
 class Ticks:
@@ -54,8 +68,126 @@ async def test_a_slot_that_has_ended_leaves_its_place_to_another() -> None:
         rounds += 1
         return rounds < 5
 
-    await side_by_side(2, unit)
+    await side_by_side(2, unit, PATIENCE)
     assert beside == [0, 1, 2, 3, 4]
+
+
+async def test_events_that_come_while_a_topic_hangs_do_not_wait_for_it(bench: Bench) -> None:
+    """Nobody had asked for a second slot when the first one began; and there is one for each of the others."""
+    hung, free = asyncio.Event(), asyncio.Event()
+    take = bench.broker.publish
+
+    async def publish(topic: str, messages: Sequence[Message], seconds: float) -> Sequence[str]:
+        if topic == "slow-topic":
+            hung.set()
+            await asyncio.wait_for(free.wait(), PATIENCE)
+        return await take(topic, messages, seconds)
+
+    bench.broker.publish = publish  # type: ignore[method-assign]
+    bench.emit(1, topic="slow-topic")
+    publisher = bench.publisher_on(bench.outbox, batch_size=10, slots=2, poll=Delay(0.01, 0.01, 0))
+    running = asyncio.create_task(bench.run_once(publisher))
+    await hung.wait()
+    for number in range(100, 103):
+        bench.emit(number)
+        await until_async(out(bench, number), "an event of another topic is out")
+    free.set()
+    assert (await running).updated == 4
+
+
+async def test_a_pass_that_is_to_end_begins_nothing_beside_what_hangs(bench: Bench) -> None:
+    """What has come meanwhile is for the next one."""
+    stopping, hung, free = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    take = bench.broker.publish
+
+    async def publish(topic: str, messages: Sequence[Message], seconds: float) -> Sequence[str]:
+        hung.set()
+        await asyncio.wait_for(free.wait(), PATIENCE)
+        return await take(topic, messages, seconds)
+
+    bench.broker.publish = publish  # type: ignore[method-assign]
+    bench.emit(1)
+    publisher = bench.publisher_on(bench.outbox, batch_size=10, slots=2, poll=Delay(0.01, 0.01, 0))
+    budget = Budget(bench.monotonic() + PATIENCE, bench.monotonic, stopping)
+    running = asyncio.create_task(publisher.run_once(budget))
+    await hung.wait()
+    stopping.set()
+    bench.emit(2)
+    done, _ = await asyncio.wait({running}, timeout=0.2)  # twenty times as long as it takes to begin
+    assert not done
+    free.set()
+    assert (await running).updated == 1
+
+
+async def test_topics_that_hang_leave_a_slot_to_others(bench: Bench) -> None:
+    """However many of them there are: one slot asks them, twenty at a time."""
+    hanging = asyncio.Event()
+    take = bench.broker.publish
+
+    async def publish(topic: str, messages: Sequence[Message], seconds: float) -> Sequence[str]:
+        if topic != TOPIC and hanging.is_set():
+            await asyncio.Event().wait()
+        return await take(topic, messages, seconds)
+
+    bench.broker.publish = publish  # type: ignore[method-assign]
+    bench.broker.refuse = lambda topic: None if topic == TOPIC else BrokerError("UNAVAILABLE", "away")
+    publisher = bench.publisher_on(bench.outbox, batch_size=100, slots=2)
+    for number in range(45):
+        bench.emit(number, topic=f"topic-{number}")
+    await bench.run_once(publisher)
+    bench.later += 60
+    hanging.set()
+    bench.emit(100)
+    running = asyncio.create_task(bench.run_once(publisher))
+    await until_async(out(bench, 100), "the event of the topic that is well is out")
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_budget_that_a_probe_has_spent_leaves_work(bench: Bench) -> None:
+    """The next pass begins at once, not when something is stored."""
+    bench.emit(1, topic="slow-topic")
+    publisher = bench.publisher_on(bench.outbox, batch_size=10)
+    bench.broker.refuse = lambda topic: BrokerError("NOT_FOUND", "none") if topic == "slow-topic" else None
+    await bench.run_once(publisher)
+    bench.later += 60
+    bench.emit(*range(100, 120))
+    take = bench.broker.publish
+
+    async def publish(topic: str, messages: Sequence[Message], seconds: float) -> Sequence[str]:
+        bench.later += 100
+        return await take(topic, messages, seconds)
+
+    bench.broker.publish = publish  # type: ignore[method-assign]
+    report = await bench.run_once(publisher)
+    assert (report.updated, report.next) == (0, Next.AGAIN)
+
+
+async def test_where_there_is_one_connection_batches_follow_each_other(bench: Bench) -> None:
+    """A database that takes no further session costs speed, not passes; it is told once a minute."""
+    connections: list[psycopg.AsyncConnection[Any]] = []
+
+    async def connect() -> psycopg.AsyncConnection[Any]:
+        if any(not connection.closed for connection in connections):
+            raise psycopg.OperationalError("too many connections for role")
+        connections.append(await connect_async(bench.url))
+        return connections[-1]
+
+    bench.emit(*range(100))
+    outbox = Outbox(connect, "public", 20_000, monotonic=bench.monotonic)
+    publisher = bench.publisher_on(outbox, batch_size=10, slots=3)
+    assert (await bench.run_once(publisher)).updated == 100
+    bench.emit(*range(100, 200))
+    assert (await bench.run_once(publisher)).updated == 100
+    assert [str(event.error) for event in bench.seen if isinstance(event, SlotsLacking)] == [
+        "too many connections for role"
+    ]
+    bench.later += 61
+    bench.emit(*range(200, 300))
+    assert (await bench.run_once(publisher)).updated == 100
+    assert sum(isinstance(event, SlotsLacking) for event in bench.seen) == 2
+    assert len(connections) == 1
+    await publisher.close()
 
 
 async def test_rows_for_which_a_batch_had_no_room_are_published_in_the_same_pass(

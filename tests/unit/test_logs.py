@@ -43,6 +43,7 @@ from relay.publisher.events import (
     RequestFailed,
     RowFailed,
     RowRetried,
+    SlotsLacking,
     TopicClosed,
     TopicOpened,
     TopicProbed,
@@ -89,6 +90,18 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "released": 2,
             "size_bytes": 2_000,
             "ms": 12.3,
+        },
+    ),
+    (
+        SlotsLacking(RuntimeError("too many connections"), 60.0),
+        {
+            "level": "warning",
+            "event": "slots_lacking",
+            "code": "RuntimeError",
+            "error": "RuntimeError: too many connections",
+            "again_in_seconds": 60.0,
+            "consequence": "batches go on over the connections that there are: nothing is lost, a backlog takes longer",
+            "remedy": "allow the role and the database as many connections as RELAY_SLOTS and one, or lower it",
         },
     ),
     (

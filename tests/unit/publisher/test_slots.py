@@ -6,6 +6,8 @@ import pytest
 
 from relay.publisher.slots import More, side_by_side
 
+PATIENCE = 60.0
+
 
 class Work:
     """Units that wait until they are let go, and are counted."""
@@ -37,10 +39,10 @@ async def test_no_more_units_are_under_way_than_there_are_slots(slots: int) -> N
     """And all of them are done."""
     work = Work(20)
     work.go.set()
-    await side_by_side(slots, work.unit)
+    await side_by_side(slots, work.unit, PATIENCE)
     assert (work.ended, work.left) == (20, 0)
     waiting = Work(20, slots)
-    task = asyncio.create_task(side_by_side(slots, waiting.unit))
+    task = asyncio.create_task(side_by_side(slots, waiting.unit, PATIENCE))
     await waiting.full.wait()
     waiting.go.set()
     await task
@@ -56,7 +58,7 @@ async def test_while_nobody_asks_there_is_one_slot() -> None:
         slots.add(asyncio.current_task())
         return left.pop(0)
 
-    await side_by_side(4, unit)
+    await side_by_side(4, unit, PATIENCE)
     assert (len(slots), left) == (1, [])
 
 
@@ -79,14 +81,14 @@ async def test_what_others_have_begun_is_not_given_up_when_one_fails() -> None:
         raise OSError("second")
 
     with pytest.raises(OSError, match="second"):
-        await side_by_side(2, unit)
+        await side_by_side(2, unit, PATIENCE)
     assert (ended, begun) == (["first"], 2)
 
 
 async def test_a_cancellation_cancels_all() -> None:
     """Nothing is under way after it."""
     work = Work(9, slots=3)
-    task = asyncio.create_task(side_by_side(3, work.unit))
+    task = asyncio.create_task(side_by_side(3, work.unit, PATIENCE))
     await work.full.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -102,4 +104,42 @@ async def test_a_unit_that_was_cancelled_from_elsewhere_is_a_failure() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await side_by_side(2, unit)
+        await side_by_side(2, unit, PATIENCE)
+
+
+async def test_where_nobody_ends_for_long_there_is_one_more_slot() -> None:
+    """What hangs in one keeps nobody from what has come since; but there are no more slots than that."""
+    hung = 0
+    both = asyncio.Event()
+
+    async def unit(_: More) -> bool:
+        nonlocal hung
+        hung += 1
+        if hung == 2:
+            both.set()
+        await both.wait()
+        return False
+
+    await side_by_side(2, unit, 0.001)
+    assert hung == 2
+
+
+async def test_a_slot_that_had_not_begun_leaves_none_behind_when_it_is_cancelled() -> None:
+    """The others have ended by the time that the cancellation is told."""
+    ended: list[str] = []
+
+    async def unit(more: More) -> bool:
+        try:
+            cancelled.cancel()
+            more()
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            ended.append("first")
+        return False
+
+    cancelled = asyncio.create_task(side_by_side(2, unit, PATIENCE))
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert ended == ["first"]
