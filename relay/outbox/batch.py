@@ -251,7 +251,7 @@ class Batch:
         if self._open:
             return
         self._open = True
-        self._first = self._wire.begin()
+        self._first = [*self._wire.begin(), self._wire.call("hold", {})]
         if question := self._known.floors.question():
             (answer,) = await self._ask(self._wire.call("floors", question))
             self._known.floors.answer(Look._make(answer[0]))

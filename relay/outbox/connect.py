@@ -7,6 +7,7 @@ from psycopg import IsolationLevel
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from relay.errors import ConfigurationError
+from relay.outbox.reading import Connection
 
 # A peer that vanished is noticed within these; the claim's locks are then the server's to release.
 _LIVENESS: dict[str, Any] = {
@@ -71,9 +72,7 @@ async def connect_async(url: str, app: str = "", setting: str = DATABASE_URL) ->
     time: it is known by the process that it says it is, and is not.
     """
     try:
-        connection = await psycopg.AsyncConnection.connect(
-            conninfo(url, app, setting), autocommit=True, prepare_threshold=None
-        )
+        connection = await Connection.connect(conninfo(url, app, setting), autocommit=True, prepare_threshold=None)
     except psycopg.Error as error:
         _refuse_final(error, setting)
         raise

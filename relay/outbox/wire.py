@@ -8,6 +8,7 @@ with a Flush; after one, Postgres ends no idle transaction, and a relay that fro
 import re
 from collections.abc import Mapping
 from functools import cache
+from math import isfinite
 from typing import Any, NamedTuple
 
 import psycopg
@@ -73,7 +74,9 @@ class Wire:
     def _literal(self, value: object) -> str:
         """A value as SQL: what comes by every time is written at once, psycopg takes ten times as long."""
         match value:
-            case int() | float() if not isinstance(value, bool):
+            case int() if not isinstance(value, bool):
+                return str(value)
+            case float() if isfinite(value):
                 return str(value)
             case str() if "'" not in value and "\\" not in value and "\0" not in value:
                 return f"'{value}'"
