@@ -3,7 +3,8 @@
 import os
 import signal
 import sys
-from pathlib import Path
+
+from relay.extras import installed_by
 
 # As a shell has it of a program that SIGPIPE ended.
 NOBODY_READS = 128 + 13
@@ -35,9 +36,7 @@ def _command() -> int:
         package = (error.name or "").partition(".")[0]
         if package == "relay":
             raise
-        checkout = Path(__file__).parents[1]
-        what = ".[relay]" if (checkout / "pyproject.toml").exists() else "outbox-relay[relay]"
-        remedy = f"run: pip install '{what}'" + (f" in {checkout}" if what.startswith(".") else "")
+        remedy = f"run: {installed_by('relay')}"
         print(f"relay: the commands need the package {package!r}; {remedy}", file=sys.stderr)  # noqa: T201 -- a command
         return 2
     return run()

