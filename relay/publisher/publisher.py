@@ -31,8 +31,8 @@ from relay.publisher.probes import FRUITLESS_SHARE, Probes
 from relay.publisher.sender import Sender, types_of
 from relay.publisher.slots import More, side_by_side
 
-# A claim of each kind stops at this size, whatever the number of rows: it bounds what a pass holds in memory, and what
-# a slow line has to carry.
+# Of each kind a claim stops behind the row with which it reaches this size, whatever the number of rows: with the number
+# of slots, it bounds what a relay holds in memory, and what a slow line has to carry.
 CLAIM_BYTES = 4_000_000
 # Where the database takes no further session, none is asked for again until so long after.
 LACKING_SECONDS = 60.0
