@@ -74,7 +74,9 @@ class Wire:
     def _literal(self, value: object) -> str:
         """A value as SQL: what comes by every time is written at once, psycopg takes ten times as long."""
         match value:
-            case int() if not isinstance(value, bool):
+            case bool():
+                return "true" if value else "false"
+            case int():
                 return str(value)
             case float() if isfinite(value):
                 return str(value)

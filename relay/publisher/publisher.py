@@ -31,7 +31,7 @@ from relay.publisher.probes import FRUITLESS_SHARE, Probes
 from relay.publisher.sender import Sender, types_of
 from relay.publisher.slots import More, side_by_side
 
-# Of each kind a claim stops behind the row with which it reaches this size, whatever the number of rows: with the number
+# Of each kind a claim stops behind the row with which it reaches this size, however few they are: with the number
 # of slots, it bounds what a relay holds in memory, and what a slow line has to carry.
 CLAIM_BYTES = 4_000_000
 # Where the database takes no further session, none is asked for again until so long after.

@@ -39,6 +39,7 @@ async def side_by_side(most: int, unit: Unit, patience: float) -> None:
 
     more()
     try:
+        await asyncio.sleep(0)  # it begins, and asks Postgres, before anything is made ready here
         while running:
             ended, _ = await asyncio.wait(running, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             if not ended:
