@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measured(name: str, section: Section, servers: Stand, size: Size) -> Iterator[Figure]:
     print(report.heading(section.TITLE), flush=True)
+    began = time.monotonic()
     try:
         for figure in section.measure(servers, size):
             print(report.line(figure), flush=True)
@@ -49,6 +50,7 @@ def _measured(name: str, section: Section, servers: Stand, size: Size) -> Iterat
         broken = Figure(name, "all that is left", "", skipped=f"{_BROKEN}: {error}")
         print(report.line(broken), flush=True)
         yield broken
+    print(f"in {time.monotonic() - began:.0f} s", flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

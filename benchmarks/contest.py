@@ -4,7 +4,8 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,13 @@ class Contestant:
 
     def go(self) -> None:
         """Let it begin; one that works until it is told to end is told with the second word."""
-        self._stdin.write("go\n")
-        self._stdin.flush()
+        self.say("go")
+
+    def say(self, line: str) -> None:
+        """Let it have a line; of one that has ended `line` tells."""
+        with suppress(BrokenPipeError):
+            self._stdin.write(f"{line}\n")
+            self._stdin.flush()
 
     def answer(self) -> dict[str, Any]:
         """What it found; the process ends with it."""
@@ -40,7 +46,8 @@ class Contestant:
 
     def end(self) -> None:
         """Stop it, in the way in which every program of a benchmark ends: when its input does."""
-        self._stdin.close()
+        with suppress(BrokenPipeError):
+            self._stdin.close()
         try:
             self.process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
@@ -87,25 +94,47 @@ def start(command: Sequence[str], environment: Mapping[str, str], folder: Path |
     return contestant
 
 
-def race(contestants: Sequence[Contestant]) -> tuple[list[dict[str, Any]], float]:
-    """Let all begin at once; answer with what each found, and the seconds from the first word to the last answer."""
+# What has been used so far, of something.
+Meter = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Race:
+    """What came of it: the answers, the seconds from the first word to the last answer, what meters read meanwhile."""
+
+    answers: Sequence[dict[str, Any]]
+    seconds: float
+    used: Mapping[str, float]
+
+
+def race(contestants: Sequence[Contestant], meters: Mapping[str, Meter] | None = None) -> Race:
+    """Let all begin at once, and wait for what each has found."""
+    meters = meters or {}
     try:
+        before = {name: meter() for name, meter in meters.items()}
         began = time.monotonic()
         for contestant in contestants:
             contestant.go()
         lines = [contestant.line() for contestant in contestants]
         seconds = time.monotonic() - began
+        used = {name: meter() - before[name] for name, meter in meters.items()}
     except BaseException:  # Ctrl-C, too, leaves no process behind
         for contestant in contestants:
             contestant.end()
         raise
-    return [contestant.heard(line) for contestant, line in zip(contestants, lines, strict=True)], seconds
+    answers = [contestant.heard(line) for contestant, line in zip(contestants, lines, strict=True)]
+    return Race(answers, seconds, used)
 
 
 def take_part() -> None:
     """As a contestant: say that everything is ready, and wait for the word."""
-    print("ready", flush=True)
+    say_ready()
     input()
+
+
+def say_ready() -> None:
+    """As a contestant that hears the word in a way of its own: say that everything is ready."""
+    print("ready", flush=True)
 
 
 def until_told() -> None:

@@ -1,6 +1,5 @@
 """Where everything is measured: a durable Postgres, an emulator, a topic with one subscription that is read."""
 
-import asyncio
 import sys
 import time
 from collections.abc import Iterator
@@ -11,10 +10,10 @@ from typing import Protocol
 
 import psutil
 import psycopg
-from google.pubsub_v1.types import Subscription, Topic
 
 from benchmarks.contest import Contestant, start
 from benchmarks.google import GooglePubSub, jar
+from benchmarks.topic import Topic, topic
 from relay.brokers.pubsub_client import PubSubAddress
 from relay.dev.stack import PROJECT_ID, Part, Stack
 from relay.outbox import schema
@@ -22,7 +21,6 @@ from relay.outbox import schema
 # What Postgres itself would have; the embedded one is smaller.
 POSTGRES_SETTINGS = {"shared_buffers": "128MB"}
 OURS = "the emulator of relay.dev, as Google's is not installed: not to be compared with a run on that one"
-_SECONDS = 60.0
 _CALM_SECONDS, _LOOK_SECONDS, _CALM_PERCENT = 10.0, 0.2, 10.0
 
 
@@ -64,6 +62,7 @@ class Stand:
     emulator: str
     broker: str  # what is behind the emulator's address, in words
     server: Emulator
+    proven: set[str] = field(default_factory=set)  # the programs that have shown that they publish what they say
     _names: Iterator[int] = field(default_factory=lambda: count(1))
 
     @property
@@ -85,23 +84,16 @@ class Stand:
         self.server.renew()
 
     @contextmanager
-    def topic(self, messages: int = 0) -> Iterator[str]:
+    def topic(self, messages: int = 0) -> Iterator[Topic]:
         """A new topic with one subscription, which a process of its own reads for as long as the block lasts.
 
         It begins when the emulator has done with what was there before: that costs it seconds of both cores. So many
         messages are to be sent to it at once.
         """
-        name = f"bench-{next(self._names)}"
-        asyncio.run(_create(self.address, name))
-        reader = start([sys.executable, "-m", "benchmarks.reader", name], self.environment)
-        try:
-            reader.go()
+        with topic(self.address, self.environment, f"bench-{next(self._names)}") as made:
             self.server.expect(messages)
             _until_calm(self.server.pid)
-            yield name
-        finally:
-            reader.end()
-            asyncio.run(_delete(self.address, name))
+            yield made
 
     def start(self, *command: str, **environment: str) -> Contestant:
         """Start a program of this package as a contestant; it is ready when this returns."""
@@ -131,18 +123,3 @@ def _until_calm(pid: int) -> None:
     process, ends = psutil.Process(pid), time.monotonic() + _CALM_SECONDS
     while process.cpu_percent(_LOOK_SECONDS) > _CALM_PERCENT and time.monotonic() < ends:
         pass
-
-
-async def _create(address: PubSubAddress, name: str) -> None:
-    async with address.publisher() as publisher, address.subscriber() as subscriber:
-        await publisher.create_topic(Topic(name=address.topic(name)), timeout=_SECONDS)
-        subscription = Subscription(
-            name=address.subscription(name), topic=address.topic(name), enable_message_ordering=True
-        )
-        await subscriber.create_subscription(subscription, timeout=_SECONDS)
-
-
-async def _delete(address: PubSubAddress, name: str) -> None:
-    async with address.publisher() as publisher, address.subscriber() as subscriber:
-        await subscriber.delete_subscription(subscription=address.subscription(name), timeout=_SECONDS)
-        await publisher.delete_topic(topic=address.topic(name), timeout=_SECONDS)

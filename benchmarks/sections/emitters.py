@@ -55,7 +55,7 @@ def _altered(url: str, change: str, back: str) -> Iterator[None]:
 @contextmanager
 def _relay(stand: Stand) -> Iterator[None]:
     """One that sleeps as they begin: they find it asleep, and wake it."""
-    with stand.topic() as topic, relay(stand.environment, topic):
+    with stand.topic() as topic, relay(stand.environment, topic.name):
         at_rest(stand.database_url)
         yield
 
@@ -64,7 +64,7 @@ def _relay(stand: Stand) -> Iterator[None]:
 def _polling(stand: Stand) -> Iterator[None]:
     """What publishing itself takes from a machine that all of them share."""
     polling = {**stand.environment, "RELAY_NOTIFY": "off"}
-    with stand.topic() as topic, relay(polling, topic):
+    with stand.topic() as topic, relay(polling, topic.name):
         backlog.fill(stand.database_url, 1, 400)
         until(lambda: not backlog.pending(stand.database_url), "a relay that polls", _AWAKE_SECONDS)
         yield

@@ -10,8 +10,7 @@ from psycopg import IsolationLevel, sql
 from psycopg.conninfo import make_conninfo
 
 from benchmarks import backlog
-from benchmarks.contest import ContestError
-from benchmarks.drains import RELAY, UNIT, warm_up
+from benchmarks.drains import UNIT, Backlog, task, warm_up
 from benchmarks.figures import Figure, Size, in_turns
 from benchmarks.stand import Stand
 from relay.outbox import schema
@@ -68,14 +67,17 @@ def _database(stand: Stand, name: str, published: int) -> Iterator[Stand]:
 
 def _drained(stand: Stand, events: int, during: Callable[[], AbstractContextManager[None]]) -> float:
     """Events a second. What was drained is removed, so that the table is of the same size in each round."""
-    url = stand.database_url
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(stand.database_url, autocommit=True) as connection, ExitStack() as meanwhile:
         row = connection.execute("select coalesce(max(id), 0) from outbox_events").fetchone()
         before = row[0] if row else 0
-        backlog.fill(url, events, _BYTES)
-        backlog.settle(url)
-        with during():
-            seconds = _drain(stand, events)
+        asked = task(stand, Backlog(events, _BYTES))
+
+        def fill() -> None:
+            asked.fill()
+            meanwhile.enter_context(during())
+
+        seconds = replace(asked, fill=fill).timed(stand).seconds
+        meanwhile.close()
         connection.execute("delete from outbox_events where id > %s", (before,))
         return events / seconds
 
@@ -87,14 +89,3 @@ def _snapshot(stand: Stand) -> Iterator[None]:
         report.isolation_level = IsolationLevel.REPEATABLE_READ
         report.execute("select count(*) from outbox_events")
         yield
-
-
-def _drain(stand: Stand, events: int) -> float:
-    with stand.topic(events) as topic:
-        contestant = stand.start(RELAY, topic)
-        contestant.go()
-        answer = contestant.answer()
-    left = backlog.pending(stand.database_url)
-    if (answer["events"], left) != (events, 0):
-        raise ContestError(f"the relay published {answer['events']} of {events} events and left {left} of them pending")
-    return float(answer["seconds"])

@@ -35,7 +35,7 @@ def measure(stand: Stand, size: Size) -> Iterator[Figure]:
         Stack.start({Part.POSTGRES}, postgres_settings=COUNTING) as stack,
         stand.topic() as topic,
         psycopg.connect(stack.database_url, autocommit=True) as connection,
-        relay({**stand.environment, "DATABASE_URL": _prepared(connection, stack.database_url)}, topic) as process,
+        relay({**stand.environment, "DATABASE_URL": _prepared(connection, stack.database_url)}, topic.name) as process,
     ):
         at_rest(stack.database_url)
         time.sleep(SETTLE_SECONDS)

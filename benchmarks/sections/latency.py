@@ -21,8 +21,8 @@ SECTION, UNIT = "latency", "ms"
 # The first events of a run are not counted.
 WARM_SECONDS = 1
 QUANTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
-# A quantile is one of so few events that it says something.
-LEAST_BEYOND = 1
+# So many events at least took longer than a quantile of them.
+LEAST_BEYOND = 5
 # A pace is held where the median event was stored no later than that.
 LATE_SECONDS = 0.1
 # So long after the last commit everything is published, or something is wrong.
@@ -65,8 +65,9 @@ def run(stand: Stand, pace: Pace, program: str, around: Callable[[], AbstractCon
     """Let one of them publish what comes at this pace."""
     backlog.empty(stand.database_url)
     with stand.topic() as topic, around():
-        publishing = stand.start(program, topic)
+        publishing = stand.start(program, topic.name)
         try:
+            topic.taken()
             publishing.go()
             _awake(stand.database_url)
             emitter = stand.start("benchmarks.emitter", str(pace.rate), str(pace.seconds))
@@ -78,6 +79,8 @@ def run(stand: Stand, pace: Pace, program: str, around: Callable[[], AbstractCon
         except BaseException:  # Ctrl-C, too, leaves no process behind
             publishing.end()
             raise
+        if (taken := topic.taken()) < len(stored["committed"]):
+            raise ContestError(f"{program} published {len(acked)} events, and the broker has had {taken} messages")
     return quantiles(stored["committed"], acked, stored["began"], pace)
 
 
@@ -88,6 +91,8 @@ def quantiles(committed: Mapping[str, int], acked: Mapping[str, int], began: int
         held = len(committed) / (max(committed.values()) - began) * 1e9
         return dict.fromkeys(QUANTILES, f"the emitter did not hold the pace: {held:.0f} events/s")
     counted = [number for number in committed if int(number) >= WARM_SECONDS * pace.rate]
+    if lost := len(committed.keys() - acked.keys()):
+        raise ContestError(f"{lost} of {len(committed)} events were marked, and nobody noted that the broker had them")
     took = sorted((acked[number] - committed[number]) / 1e6 for number in counted)
     return {name: quantile(took, share) for name, share in QUANTILES.items()}
 
@@ -95,7 +100,7 @@ def quantiles(committed: Mapping[str, int], acked: Mapping[str, int], began: int
 def quantile(ordered: Sequence[float], share: float) -> float | str:
     """The least of those that so many are not above; a sentence where none is above it."""
     place = int(share * len(ordered))
-    if len(ordered) - place <= LEAST_BEYOND:
+    if len(ordered) - place - 1 < LEAST_BEYOND:
         return f"{len(ordered)} events are too few"
     return ordered[place]
 

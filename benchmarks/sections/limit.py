@@ -37,9 +37,9 @@ def measure(stand: Stand, size: Size) -> Iterator[Figure]:
 
 def _loop(stand: Stand, rows: int) -> float:
     _prepare(stand.database_url, rows)
-    _, seconds = race([stand.start("benchmarks.postgres_alone")])
+    done = race([stand.start("benchmarks.postgres_alone")])
     _verify(stand.database_url)
-    return rows / seconds
+    return rows / done.seconds
 
 
 def _pgbench(stand: Stand, rows: int, run: Callable[..., float]) -> float:

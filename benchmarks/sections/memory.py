@@ -45,6 +45,6 @@ def _most(stand: Stand, fill: Callable[[], None]) -> Memory:
     backlog.empty(url)
     fill()
     backlog.settle(url)
-    with stand.topic() as topic, relay(stand.environment, topic) as process:
+    with stand.topic() as topic, relay(stand.environment, topic.name) as process:
         at_rest(url)
         return process.memory()

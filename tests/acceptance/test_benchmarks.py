@@ -1,7 +1,9 @@
 """The benchmark, at the smallest size: it measures what it says, and refuses what is not whole."""
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +11,7 @@ from benchmarks import __main__ as command
 from benchmarks import pgbench
 from benchmarks.backlog import pending
 from benchmarks.contest import ContestError
-from benchmarks.drains import LIMIT, RELAY, Backlog, drain
+from benchmarks.drains import LIMIT, RELAY, Backlog, drain, prove, task
 from benchmarks.figures import Figure, Size
 from benchmarks.sections import NAMES, load
 from benchmarks.stand import OURS, Plain, Stand
@@ -36,6 +38,39 @@ def test_a_contestant_that_does_less_is_an_error(stand: Stand) -> None:
     """The limit knows nothing of keys, and leaves them."""
     with pytest.raises(ContestError, match=r"published 0 of 30 events and left 30 of them pending"):
         drain(stand, Backlog(30, 100, 3), LIMIT)
+
+
+def test_a_contestant_that_publishes_nothing_is_an_error(stand: Stand) -> None:
+    """It marks every row as published, and says so: the broker knows better."""
+    with pytest.raises(ContestError, match=r"told of 300 events, and the broker has had 0 messages"):
+        drain(stand, Backlog(300), "benchmarks.postgres_alone")
+
+
+@pytest.mark.parametrize("who", [RELAY, LIMIT])
+def test_whoever_is_timed_has_shown_before_what_it_publishes(stand: Stand, who: str) -> None:
+    """Every message of a backlog is read: each of an event of its own, whole, and with all attributes."""
+    prove(stand, who)
+
+    assert stand.proven == {who}
+
+
+def test_a_message_that_is_not_what_it_should_be_is_an_error(stand: Stand) -> None:
+    """Whoever says that an event has twice the data finds that out by what was read."""
+    wrong = replace(task(stand, Backlog(20, 400)), backlog=Backlog(20, 800))
+
+    with pytest.raises(ContestError, match=r"published something else: bodies had 5\d\d to 5\d\d bytes"):
+        wrong.timed(stand)
+
+
+def test_a_reader_whose_stream_ends_is_an_error(stand: Stand) -> None:
+    """It could have seen nothing of what followed."""
+    with pytest.raises(ContestError, match=r"benchmarks.reader \S+ ended with code 1"), stand.topic() as topic:
+        asyncio.run(_deleted(stand, topic.name))
+
+
+async def _deleted(stand: Stand, name: str) -> None:
+    async with stand.address.subscriber() as subscriber:
+        await subscriber.delete_subscription(subscription=stand.address.subscription(name))
 
 
 def test_the_statements_are_measured_without_a_relay(stand: Stand) -> None:

@@ -142,7 +142,7 @@ def test_the_relay_and_the_peers_take_turns_and_who_cannot_is_told(monkeypatch: 
     absent = table.Entrant(table.PEERS[-1], missing="not installed")
     turns: list[str] = []
 
-    def drained(_: Stand, entrant: table.Entrant, __: int) -> float:
+    def drained(_: Stand, entrant: table.Entrant, __: int, **___: bool) -> float:
         if entrant is fails:
             raise ContestError("it ended with code 1")
         turns.append(entrant.title)
