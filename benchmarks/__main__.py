@@ -4,6 +4,7 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import psycopg
 
@@ -15,7 +16,7 @@ from benchmarks.record import LATEST, Run
 from benchmarks.sections import NAMES, load
 from benchmarks.stand import Stand, stand
 
-FULL = Size(rounds=3, events=60_000)
+FULL = Size(rounds=3, events=60_000, compared=5)
 QUICK = Size(rounds=2, events=20_000, quick=True)
 _BROKEN = "broken"
 
@@ -27,9 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     sections = {name: load(name) for name in asked.only}
     with stand() as servers:
-        ran = environment.read(servers, size)
+        ran = environment.read(servers, size, asked.only)
         print(report.header(ran), flush=True)
         figures = [figure for name in sections for figure in _measured(name, sections[name], servers, size)]
+        ran = replace(ran, calm=str(servers.calm))
     ratios = judged(figures)
     print(report.verdicts(ratios), report.closing(ratios, time.monotonic() - began), sep="\n")
     if asked.keep or (asked.only == NAMES and not size.quick):

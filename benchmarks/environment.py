@@ -2,6 +2,7 @@
 
 import platform
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ class Environment:
 
     date: str
     commit: str
+    sections: tuple[str, ...]  # what was asked for
     uncommitted: bool  # whether the code was another than that of the commit
     size: str
     rounds: int  # so many values has each figure, if not said otherwise
@@ -33,14 +35,16 @@ class Environment:
     postgres: str
     broker: str
     psycopg: str
+    calm: str = ""  # how often the emulator had come to rest before a measurement, in words, at the end of a run
 
 
-def read(stand: Stand, size: Size) -> Environment:
-    """Describe this run."""
+def read(stand: Stand, size: Size, sections: Sequence[str]) -> Environment:
+    """Describe this run, before its first measurement."""
     commit, changes = _git("rev-parse", "--short=10", "HEAD"), _git("status", "--porcelain", "--untracked-files=no")
     return Environment(
         date=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         commit=commit or UNKNOWN,
+        sections=tuple(sections),
         uncommitted=bool(changes),
         size="quick" if size.quick else "full",
         rounds=size.rounds,
@@ -61,12 +65,14 @@ def lines(environment: Environment) -> list[tuple[str, str]]:
     return [
         ("date", environment.date),
         ("size", f"{environment.size}: {environment.rounds} rounds, {environment.events:,} events in a backlog"),
+        ("sections", ", ".join(environment.sections)),
         ("commit", f"{environment.commit}{changed}"),
         ("machine", f"{environment.cpus} CPUs, {environment.memory_gb} GB, {environment.system}"),
         ("Python", environment.python),
         ("Postgres", environment.postgres),
         ("broker", environment.broker),
         ("psycopg", environment.psycopg),
+        *([("at rest", environment.calm)] if environment.calm else []),
     ]
 
 

@@ -36,6 +36,12 @@ class Size:
     rounds: int  # how often each figure is taken
     events: int  # in the backlog of a drain
     quick: bool = False
+    compared: int = 0  # how often those that are narrowly claimed are taken, where that is more often
+
+    @property
+    def most_rounds(self) -> int:
+        """Of a figure in which a hundredth decides."""
+        return max(self.rounds, self.compared)
 
 
 class Section(Protocol):

@@ -3,7 +3,7 @@
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 
 from benchmarks.figures import Figure
 
@@ -99,17 +99,42 @@ class Claim:
         """What was reached."""
         of, over = self.of.find(figures), self.over.find(figures) if self.over else None
         missing = self.of.missing(figures) + (self.over.missing(figures) if self.over else [])
-        value = None if of is None or (self.over and not over) else paired(of, over) if over else of.median
+        rounds = () if of is None or (self.over and not over) else paired(of, over) if over else of.values
         return Ratio(
             name=self.name,
             wanted=str(self.wanted),
             unit=self.wanted.unit,
             of=str(self.of),
             over=f"{over.section}: {over.name}" if over else str(self.over or ""),
-            value=value,
-            holds=None if value is None else self.wanted.holds(value),
+            rounds=tuple(rounds),
+            verdict=verdict(self.wanted, rounds),
             missing=", ".join(missing),
         )
+
+
+class Verdict(StrEnum):
+    """What a run says about a bound: the median decides, and rounds on either side of it are told."""
+
+    REACHED = "reached"
+    REACHED_IN_NOISE = "reached, within the noise"
+    NOT_REACHED_IN_NOISE = "not reached, within the noise"
+    NOT_REACHED = "not reached"
+    NOT_MEASURED = "not measured"
+
+    @property
+    def reached(self) -> bool:
+        """Whether the median is within the bound."""
+        return self in {Verdict.REACHED, Verdict.REACHED_IN_NOISE}
+
+
+def verdict(wanted: Bound, rounds: Sequence[float]) -> Verdict:
+    """What these rounds say about it."""
+    if not rounds:
+        return Verdict.NOT_MEASURED
+    alike = len(set(map(wanted.holds, rounds))) == 1
+    if wanted.holds(statistics.median(rounds)):
+        return Verdict.REACHED if alike else Verdict.REACHED_IN_NOISE
+    return Verdict.NOT_REACHED if alike else Verdict.NOT_REACHED_IN_NOISE
 
 
 @dataclass(frozen=True)
@@ -121,26 +146,31 @@ class Ratio:
     unit: str
     of: str
     over: str
-    value: float | None
-    holds: bool | None
+    rounds: tuple[float, ...]
+    verdict: Verdict
     missing: str = ""  # the figures without which nothing can be said, or the peers that are not among the others
 
     @property
-    def verdict(self) -> str:
-        """In one or two words."""
-        return {True: "reached", False: "not reached", None: "not measured"}[self.holds]
+    def median(self) -> str:
+        """The one in the middle, with its unit."""
+        return written(statistics.median(self.rounds), self.unit) if self.rounds else ""
+
+    @property
+    def range(self) -> str:
+        """The least and the greatest of the rounds, where there are several."""
+        return f"{min(self.rounds):.3g} to {max(self.rounds):.3g}" if len(self.rounds) > 1 else ""
 
     def __str__(self) -> str:
-        told = [] if self.value is None else [f"it is {written(self.value, self.unit)}"]
+        told = [f"it is {', '.join(filter(None, (self.median, self.range)))}"] if self.rounds else []
         told += [f"without {self.missing}"] if self.missing else []
         return f"{self.verdict}: {self.name} {self.wanted} ({'; '.join(told)})"
 
 
-def paired(of: Figure, over: Figure) -> float:
-    """The median of the ratios of each round: what slows the machine down for a while slows both."""
+def paired(of: Figure, over: Figure) -> tuple[float, ...]:
+    """The ratio of each round: what slows the machine down for a while slows both. Without pairs, that of medians."""
     if len(of.values) != len(over.values) or not all(over.values):
-        return of.median / over.median
-    return statistics.median(one / other for one, other in zip(of.values, over.values, strict=True))
+        return (of.median / over.median,)
+    return tuple(one / other for one, other in zip(of.values, over.values, strict=True))
 
 
 def written(value: float, unit: str) -> str:
@@ -157,11 +187,13 @@ def _named(section: str) -> Callable[[str], Named]:
     return lambda name: Named(section, name)
 
 
-_drain, _latency, _growth = _named("drain"), _named("latency"), _named("growth")
+_drain, _latency, _growth, _memory = map(_named, ("drain", "latency", "growth", "memory"))
 _LEAST, _MOST, _BELOW = Way.AT_LEAST, Way.AT_MOST, Way.BELOW
 
 CLAIMS = (
     Claim("a backlog, beside the limit of this machine", Bound(_LEAST, 0.9), _drain("400 B"), _drain("limit, 400 B")),
+    Claim("a backlog of 100 B, beside the limit", Bound(_LEAST, 0.9), _drain("100 B"), _drain("limit, 100 B")),
+    Claim("a backlog of 4 KB, beside the limit", Bound(_LEAST, 0.9), _drain("4 KB"), _drain("limit, 4 KB")),
     Claim("a backlog, beside the best peer", Bound(_LEAST, 2.5), RELAY, BestPeer()),
     Claim("a backlog, beside the best peer in Python", Bound(_LEAST, 5), RELAY, BestPeer("Python")),
     Claim(
@@ -186,6 +218,7 @@ CLAIMS = (
         _growth("10 M published"),
         _growth("empty"),
     ),
-    Claim("resident memory", Bound(_MOST, 120, "MB"), Named("memory", "resident, 400 B backlog")),
+    Claim("resident memory, 400 B backlog", Bound(_MOST, 120, "MB"), _memory("resident, 400 B backlog")),
+    Claim("resident memory, 9 MB rows", Bound(_MOST, 400, "MB"), _memory("resident, 9 MB rows among 100 B")),
     Claim("CPU of an idle relay", Bound(_MOST, 0.2, "% of a core"), Named("idle", "cpu")),
 )

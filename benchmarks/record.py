@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.environment import ROOT, Environment
 from benchmarks.figures import Figure
-from benchmarks.ratios import Ratio
+from benchmarks.ratios import Ratio, Verdict
 
 LATEST = ROOT / "benchmarks" / "results" / "latest.json"
 
@@ -38,9 +38,12 @@ def read(text: str) -> Run:
     """What `Run.text` wrote."""
     found = json.loads(text)
     return Run(
-        environment=Environment(**found["environment"]),
+        environment=Environment(**{**found["environment"], "sections": tuple(found["environment"]["sections"])}),
         figures=tuple(Figure(**{**figure, "values": tuple(figure["values"])}) for figure in found["figures"]),
-        ratios=tuple(Ratio(**ratio) for ratio in found["ratios"]),
+        ratios=tuple(
+            Ratio(**{**ratio, "rounds": tuple(ratio["rounds"]), "verdict": Verdict(ratio["verdict"])})
+            for ratio in found["ratios"]
+        ),
     )
 
 

@@ -39,8 +39,8 @@ def verdicts(ratios: Iterable[Ratio]) -> str:
 
 def closing(ratios: Sequence[Ratio], seconds: float) -> str:
     """The last line: how many claims hold, and how long it took to find out."""
-    told = [ratio for ratio in ratios if ratio.holds is not None]
-    reached, missing = sum(ratio.holds is True for ratio in told), len(ratios) - len(told)
+    told = [ratio for ratio in ratios if ratio.rounds]
+    reached, missing = sum(ratio.verdict.reached for ratio in told), len(ratios) - len(told)
     left = f", {missing} not measured" if missing else ""
     return f"\n{reached} of {len(told)} reached{left}, in {seconds / 60:.1f} minutes"
 

@@ -54,6 +54,26 @@ class Plain:
         """It is as good as new."""
 
 
+@dataclass
+class Calm:
+    """How often the emulator had come to rest before somebody was measured: some are never at rest."""
+
+    waits: int = 0
+    in_vain: int = 0
+
+    def wait(self, pid: int) -> None:
+        """Wait until a process takes next to nothing of a core, but not for ever."""
+        process, ends = psutil.Process(pid), time.monotonic() + _CALM_SECONDS
+        self.waits += 1
+        while process.cpu_percent(_LOOK_SECONDS) > _CALM_PERCENT:
+            if time.monotonic() > ends:
+                self.in_vain += 1
+                return
+
+    def __str__(self) -> str:
+        return f"the emulator, before {self.waits - self.in_vain} of {self.waits} measurements"
+
+
 @dataclass(frozen=True)
 class Stand:
     """The servers of a benchmark."""
@@ -62,6 +82,7 @@ class Stand:
     emulator: str
     broker: str  # what is behind the emulator's address, in words
     server: Emulator
+    calm: Calm = field(default_factory=Calm)
     proven: set[str] = field(default_factory=set)  # the programs that have shown that they publish what they say
     _names: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -92,7 +113,7 @@ class Stand:
         """
         with topic(self.address, self.environment, f"bench-{next(self._names)}") as made:
             self.server.expect(messages)
-            _until_calm(self.server.pid)
+            self.calm.wait(self.server.pid)
             yield made
 
     def start(self, *command: str, **environment: str) -> Contestant:
@@ -116,10 +137,3 @@ def stand() -> Iterator[Stand]:
         emulator = GooglePubSub(stack.postgres.sandbox, google)
         emulator.start()
         yield Stand(stack.database_url, emulator.url, emulator.words, emulator)
-
-
-def _until_calm(pid: int) -> None:
-    """Wait until a process takes next to nothing of a core, but not for ever: some emulators are never at rest."""
-    process, ends = psutil.Process(pid), time.monotonic() + _CALM_SECONDS
-    while process.cpu_percent(_LOOK_SECONDS) > _CALM_PERCENT and time.monotonic() < ends:
-        pass

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from benchmarks import environment
 from benchmarks.figures import Figure
-from benchmarks.ratios import Ratio, written
+from benchmarks.ratios import Ratio
 from benchmarks.record import Run, latest
 from benchmarks.report import number
 
@@ -26,7 +26,8 @@ def section(name: str, run: Run | None = None) -> str:
 def claims(run: Run | None = None) -> str:
     """What is claimed, and what was reached."""
     ratios: Iterable[Ratio] = (run or latest()).ratios
-    return "\n".join(["| what | wanted | reached | | figures |", "|---|---|--:|---|---|", *map(_claim, ratios)])
+    head = ["| what | wanted | median | least to greatest | | figures |", "|---|---|--:|--:|---|---|"]
+    return "\n".join([*head, *map(_claim, ratios)])
 
 
 def _row(figure: Figure) -> str:
@@ -37,10 +38,10 @@ def _row(figure: Figure) -> str:
 
 
 def _claim(ratio: Ratio) -> str:
-    value = "" if ratio.value is None else written(ratio.value, ratio.unit)
     missing = f": without {_cell(ratio.missing)}" if ratio.missing else ""
     figures = " over ".join(filter(None, (ratio.of, ratio.over)))
-    return f"| {_cell(ratio.name)} | {ratio.wanted} | {value} | {ratio.verdict}{missing} | {_cell(figures)} |"
+    cells = (ratio.name, ratio.wanted, ratio.median, ratio.range, f"{ratio.verdict}{missing}", _cell(figures))
+    return f"| {' | '.join(cells)} |"
 
 
 def _cell(text: str) -> str:

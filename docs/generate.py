@@ -18,17 +18,19 @@ class Block(NamedTuple):
     arguments: tuple[str, ...] = ()
 
 
-BLOCKS = (
+REFERENCE = (
     Block("logs.md", "logs", "relay.operate.line_table"),
     Block("settings.md", "settings", "relay.cli.config"),
     Block("metrics.md", "metrics", "relay.operate.metrics"),
     Block("performance.md", "ran", "benchmarks.tables", "ran"),
     Block("performance.md", "claims", "benchmarks.tables", "claims"),
-    *(
-        Block("performance.md", name, "benchmarks.tables", "section", (name,))
-        for name in ("drain", "limit", "peers", "latency", "emitters", "growth", "memory", "idle", "keys")
-    ),
 )
+
+
+def blocks() -> list[Block]:
+    """All of them: the reference, and a table for each section of the benchmark."""
+    names = importlib.import_module("benchmarks.sections").NAMES
+    return [*REFERENCE, *(Block("performance.md", name, "benchmarks.tables", "section", (name,)) for name in names)]
 
 
 def fresh(block: Block) -> str:
@@ -60,7 +62,7 @@ def pictures() -> dict[str, str]:
 
 def main() -> int:
     """Rewrite what is out of date, and name it."""
-    written = [block.page for block in BLOCKS if _written(block.page, fresh(block))]
+    written = [block.page for block in blocks() if _written(block.page, fresh(block))]
     written += [name for name, picture in pictures().items() if _written(name, picture)]
     for name in dict.fromkeys(written):
         print(f"docs/{name}: written anew")  # noqa: T201 -- a script

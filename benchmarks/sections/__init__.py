@@ -5,7 +5,7 @@ from typing import cast
 
 from benchmarks.figures import Section
 
-NAMES = ("drain", "limit", "peers", "latency", "emitters", "growth", "memory", "idle", "keys")
+NAMES = ("drain", "cpu", "limit", "peers", "latency", "emitters", "growth", "memory", "idle", "keys")
 
 
 def load(name: str) -> Section:

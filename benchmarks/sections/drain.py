@@ -52,5 +52,6 @@ def measure(stand: Stand, size: Size) -> Iterator[Figure]:
     for compared in QUICK if size.quick else FULL:
         warm_up(stand, _QUICK_WARM_UP if size.quick else _WARM_UP)
         kinds = {variant.name: variant.measured(stand, size.events) for variant in compared}
-        for name, values in in_turns(max(_ROUNDS, size.rounds), kinds).items():
+        rounds = size.most_rounds if set(_UNORDERED) <= set(compared) else size.rounds
+        for name, values in in_turns(max(_ROUNDS, rounds), kinds).items():
             yield Figure("drain", name, UNIT, values)

@@ -39,6 +39,8 @@ class Pace:
 
 PACES = (Pace(10, 20), Pace(200, 10), Pace(2_000, 10))
 QUICK = (Pace(200, 4),)
+# The pace at which both are compared.
+BESIDE = 200
 _WARM_UP = 20_000  # events, for an emulator that has run nothing yet
 
 Found = Mapping[str, float | str]
@@ -54,7 +56,7 @@ def measure(stand: Stand, size: Size) -> Iterator[Figure]:
             ("relay", "benchmarks.relay_latency", nullcontext),
             ("listen", "benchmarks.listen_loop", told_always),
         ]
-        for number in range(size.rounds):
+        for number in range(size.most_rounds if pace.rate == BESIDE else size.rounds):
             for who, program, around in reversed(turns) if number % 2 else turns:
                 found[who].append(run(stand, pace, program, around))
         for who, rounds in found.items():

@@ -116,4 +116,4 @@ def test_what_breaks_is_told_and_what_was_found_is_kept(
     said = capsys.readouterr().out
     assert "400 B                                        2    100%  events/s      1  2  3" in said
     assert "skipped: broken: the contestant has ended" in said
-    assert "not measured: resident memory" in said
+    assert "not measured: resident memory, 400 B backlog" in said

@@ -20,6 +20,7 @@ RUN = Run(
     Environment(
         date="2026-01-02 03:04 UTC",
         commit="abc1234567",
+        sections=("drain", "peers", "latency"),
         uncommitted=True,
         size="full",
         rounds=3,

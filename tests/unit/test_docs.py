@@ -21,7 +21,7 @@ def _generator() -> ModuleType:
 GENERATE = _generator()
 
 
-@pytest.mark.parametrize("block", GENERATE.BLOCKS, ids=lambda block: f"{block.page}-{block.name}")
+@pytest.mark.parametrize("block", GENERATE.blocks(), ids=lambda block: f"{block.page}-{block.name}")
 def test_a_page_is_up_to_date(block: object) -> None:
     """`make docs` would change nothing."""
     text = GENERATE.fresh(block)
@@ -41,4 +41,4 @@ def test_a_page_that_is_gone_is_a_failure(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(GENERATE, "DOCS", tmp_path)
 
     with pytest.raises(FileNotFoundError):
-        GENERATE.fresh(GENERATE.BLOCKS[0])
+        GENERATE.fresh(GENERATE.blocks()[0])

@@ -11,7 +11,10 @@ from benchmarks import environment
 from benchmarks.figures import Figure, Size
 from benchmarks.record import Run, latest
 from benchmarks.sections import NAMES
+from benchmarks.stand import Calm, Plain, Stand
 from tests.support.benchmarks import RUN
+
+STAND = Stand("postgresql://u:p@127.0.0.1:1/postgres", "127.0.0.1:2", "an emulator", Plain(0), calm=Calm(9, 1))
 
 
 class Section:
@@ -32,7 +35,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a run is kept; nothing is started and nothing is measured."""
     path = tmp_path / "latest.json"
     store = Run.store
-    monkeypatch.setattr(command, "stand", lambda: nullcontext(None))
+    monkeypatch.setattr(command, "stand", lambda: nullcontext(STAND))
     monkeypatch.setattr(command, "load", Section)
     monkeypatch.setattr(environment, "read", lambda *_: RUN.environment)
     monkeypatch.setattr(Run, "store", lambda run: store(run, path))
@@ -44,7 +47,8 @@ def test_a_whole_run_is_kept(kept: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert command.main([]) == 0
 
     assert [figure.section for figure in latest(kept).figures] == list(NAMES)
-    assert "not measured: resident memory" in capsys.readouterr().out
+    assert latest(kept).environment.calm == "the emulator, before 8 of 9 measurements"
+    assert "not measured: resident memory, 400 B backlog" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [["--quick"], ["--only", "drain"]])

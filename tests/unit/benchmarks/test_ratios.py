@@ -1,9 +1,11 @@
 """What is claimed is judged by figures of one run."""
 
+import statistics
+
 import pytest
 
 from benchmarks.figures import Figure
-from benchmarks.ratios import CLAIMS, BestPeer, Bound, Claim, Named, Way, judged, paired
+from benchmarks.ratios import CLAIMS, BestPeer, Bound, Claim, Named, Verdict, Way, judged, paired, verdict
 
 WANTED = Bound(Way.AT_LEAST, 0.9)
 CLAIM = Claim("a backlog", WANTED, Named("drain", "400 B"), Named("drain", "limit, 400 B"))
@@ -18,12 +20,12 @@ def test_a_ratio_is_taken_round_by_round() -> None:
     """A round in which the machine was slow says as much as the others; the ratio of the medians would be 0.5."""
     one, other = figure("one", 90, 50, 9), figure("other", 100, 50, 10)
 
-    assert paired(one, other) == pytest.approx(0.9)
+    assert statistics.median(paired(one, other)) == pytest.approx(0.9)
 
 
 def test_rounds_that_do_not_belong_together_are_not_paired() -> None:
     """Where one of them could not be measured in each round, medians have to do."""
-    assert paired(figure("one", 90, 50), figure("other", 100, 50, 10)) == pytest.approx(70 / 50)
+    assert paired(figure("one", 90, 50), figure("other", 100, 50, 10)) == (70 / 50,)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,21 @@ def test_the_verdict_is_plain(value: float, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("rounds", "said"),
+    [
+        ((), Verdict.NOT_MEASURED),
+        ((0.91, 0.92, 0.99), Verdict.REACHED),
+        ((0.91, 0.89, 0.99), Verdict.REACHED_IN_NOISE),
+        ((0.91, 0.89, 0.7), Verdict.NOT_REACHED_IN_NOISE),
+        ((0.8, 0.89, 0.7), Verdict.NOT_REACHED),
+    ],
+)
+def test_rounds_on_both_sides_of_a_bound_are_told(rounds: tuple[float, ...], said: Verdict) -> None:
+    """The median decides; that another run might say the opposite is part of the verdict."""
+    assert verdict(WANTED, rounds) is said
+
+
+@pytest.mark.parametrize(
     ("way", "holds"),
     [(Way.AT_LEAST, [False, True, True]), (Way.AT_MOST, [True, True, False]), (Way.BELOW, [True, False, False])],
 )
@@ -53,7 +70,7 @@ def test_what_was_skipped_is_named() -> None:
     skipped = Figure("drain", "limit, 400 B", "events/s", skipped="there is no broker")
     ratio = CLAIM.judge([figure("400 B", 1), skipped])
 
-    assert (ratio.value, ratio.holds) == (None, None)
+    assert (ratio.rounds, ratio.verdict) == ((), Verdict.NOT_MEASURED)
     assert str(ratio) == "not measured: a backlog ≥ 0.9 (without drain: limit, 400 B)"
 
 
@@ -90,7 +107,7 @@ def test_a_value_of_its_own_needs_no_other() -> None:
     claim = Claim("resident memory", Bound(Way.AT_MOST, 120, "MB"), Named("memory", "resident"))
     ratio = claim.judge([Figure("memory", "resident", "MB", (90.0, 80.0, 85.0))])
 
-    assert str(ratio) == "reached: resident memory ≤ 120 MB (it is 85 MB)"
+    assert str(ratio) == "reached: resident memory ≤ 120 MB (it is 85 MB, 80 to 90)"
 
 
 def test_all_claims_are_judged_without_any_figure() -> None:

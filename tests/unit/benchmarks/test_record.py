@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from benchmarks import report, tables
+from benchmarks.ratios import CLAIMS, Named
 from benchmarks.record import latest, read
 from tests.support.benchmarks import RUN
 
@@ -33,6 +34,20 @@ def test_the_latest_results_can_be_read() -> None:
     assert run.environment.commit != "unknown"
 
 
+def test_the_latest_run_has_what_it_was_asked_for() -> None:
+    """Each section has figures, and what is claimed finds those that it is about."""
+    run = latest()
+    asked = run.environment.sections
+
+    assert set(asked) == {figure.section for figure in run.figures}
+    found = {f"{figure.section}: {figure.name}" for figure in run.figures}
+    wanted = {str(claim.of) for claim in CLAIMS} | {
+        str(claim.over) for claim in CLAIMS if isinstance(claim.over, Named)
+    }
+    assert {name for name in wanted if name.startswith(tuple(f"{section}:" for section in asked))} <= found
+    assert [ratio.name for ratio in run.ratios] == [claim.name for claim in CLAIMS]
+
+
 def test_the_terminal_shows_every_value() -> None:
     """And in their place the reason why there are none."""
     shown = "\n".join(map(report.line, RUN.figures))
@@ -46,8 +61,12 @@ def test_the_page_shows_the_same() -> None:
     assert "| 400 B | 100,000 | 20% | events/s | 110,000 · 90,000 · 100,000 |" in tables.section("drain", RUN)
     assert "| pg-boss (Node) | | | | skipped: no <node> & no npm |" in tables.section("peers", RUN).replace("\\", "")
     assert tables.section("growth", RUN) == "The latest run has not measured this."
-    assert "| resident memory | ≤ 120 MB | | not measured: without memory" in tables.claims(RUN).replace("  ", " ")
-    assert "| ≥ 2.5 | 10 | reached: without pg-boss (Node) | peers: relay over peers: slow" in tables.claims(RUN)
+    assert "| resident memory, 9 MB rows | ≤ 400 MB | | | not measured: without memory" in tables.claims(RUN).replace(
+        "  ", " "
+    )
+    assert "| ≥ 2.5 | 10 | 10 to 10 | reached: without pg-boss (Node) | peers: relay over peers: slow" in tables.claims(
+        RUN
+    )
 
 
 def test_the_header_says_what_ran() -> None:
