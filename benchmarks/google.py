@@ -48,6 +48,7 @@ class GooglePubSub(EmbeddedServer):
         self._jar = program
         self._heap_mb = heap_mb(machine.memory())
         self._since_cleared = 0
+        self._is_new = True
 
     @property
     def url(self) -> str:
@@ -62,6 +63,7 @@ class GooglePubSub(EmbeddedServer):
 
     def expect(self, messages: int) -> None:
         """Clear up now, where Java's tools are installed, if it would come to that in the midst of so many messages."""
+        self._is_new = False
         self._since_cleared += messages
         if self._since_cleared > _MESSAGES_AT_ONCE and (tool := shutil.which("jcmd")):
             # Where they are of another Java they may not reach this one, and figures are noisier.
@@ -70,8 +72,11 @@ class GooglePubSub(EmbeddedServer):
 
     def renew(self) -> None:
         """Begin anew, without what the messages of before have left for good."""
+        if self._is_new:
+            return
         self.restart()
         self._since_cleared = 0
+        self._is_new = True
 
     def _command(self) -> Sequence[str | Path]:
         # What is new has most of the heap: when it is full, everything stops until it is looked through.

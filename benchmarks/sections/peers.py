@@ -30,6 +30,9 @@ def measure(stand: Stand, size: Size) -> Iterator[Figure]:
             yield Figure("peers", entrant.title, UNIT, skipped=why)
         else:
             able.append(entrant)
+    if not able:
+        yield Figure("peers", RELAY, UNIT, skipped="there is nobody to compare it with")
+        return
     warm_up(stand, _QUICK_WARM_UP if size.quick else _WARM_UP)
     # As many as the fastest peer: what the emulator holds slows it down.
     events = max(events_for(peer, size) for peer in PEERS)

@@ -1,6 +1,7 @@
 """The benchmark, at the smallest size: it measures what it says, and refuses what is not whole."""
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -71,6 +72,20 @@ def test_a_reader_whose_stream_ends_is_an_error(stand: Stand) -> None:
 async def _deleted(stand: Stand, name: str) -> None:
     async with stand.address.subscriber() as subscriber:
         await subscriber.delete_subscription(subscription=stand.address.subscription(name))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell of processes that have ended")
+def test_the_cpu_of_an_event_is_told_by_who_spends_it(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the relay and of the limit; the parts are the sum."""
+    monkeypatch.setattr("benchmarks.sections.cpu.warm_up", lambda *_: None)
+
+    found = {figure.name: figure.median for figure in load("cpu").measure(stand, Size(rounds=1, events=3_000))}
+
+    places = ("emulator", "Postgres", "itself")
+    assert list(found) == [f"{who}: {where}" for who in ("relay", "limit") for where in ("all", *places)]
+    for who in ("relay", "limit"):
+        assert found[f"{who}: all"] == pytest.approx(sum(found[f"{who}: {where}"] for where in places))
+        assert found[f"{who}: itself"] > 0
 
 
 def test_the_statements_are_measured_without_a_relay(stand: Stand) -> None:
