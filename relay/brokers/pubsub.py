@@ -2,14 +2,9 @@
 
 from collections.abc import Sequence
 
-from google.pubsub_v1.types import PublishRequest
-
 from relay.brokers.broker import RequestLimits
-from relay.brokers.pubsub_client import CALL_ERRORS, PubSubAddress, broker_error
+from relay.brokers.pubsub_client import PubSubAddress, RawRequest, sending
 from relay.envelope import Message
-
-# The class that protobuf made; the wrappers around it and its messages cost ten times as much a message.
-_RawRequest = PublishRequest.pb()
 
 _LIMITS = RequestLimits(messages=1_000, size_bytes=9_000_000)
 
@@ -22,20 +17,17 @@ class PubSub:
     def __init__(self, address: PubSubAddress) -> None:
         self._address = address
         self._client = address.publisher()
+        self._send = sending(self._client)
 
     async def publish(self, topic: str, messages: Sequence[Message], seconds: float) -> Sequence[str]:
         """Hand over one request, all of it or nothing, and return the service's ids in order."""
-        request = _RawRequest(topic=self._address.topic(topic))
+        request = RawRequest(topic=self._address.topic(topic))
         for message in messages:
             # Made in its place, and its attributes one by one: given all at once, protobuf copies them.
             attributes = request.messages.add(data=message.body, ordering_key=message.ordering_key).attributes
             for name, value in message.attributes.items():
                 attributes[name] = value
-        try:
-            response = await self._client.publish(PublishRequest.wrap(request), retry=None, timeout=seconds)
-        except CALL_ERRORS as error:
-            raise broker_error(error) from error
-        return tuple(response.message_ids)
+        return await self._send(request, seconds)
 
     async def close(self) -> None:
         """Close the channel."""

@@ -1,22 +1,30 @@
 """Where Google Pub/Sub is, the asynchronous clients that speak to it, and what their failures are called."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 from google.api_core.client_options import ClientOptions
-from google.api_core.exceptions import GoogleAPICallError, GoogleAPIError, RetryError
+from google.api_core.exceptions import GoogleAPICallError, GoogleAPIError, RetryError, from_grpc_error
+from google.api_core.gapic_v1 import routing_header
 from google.auth.credentials import Credentials
 from google.auth.exceptions import GoogleAuthError
 from google.pubsub_v1.services.publisher import PublisherAsyncClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOTransport
+from google.pubsub_v1.services.publisher.transports.base import DEFAULT_CLIENT_INFO
 from google.pubsub_v1.services.subscriber import SubscriberAsyncClient
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
+from google.pubsub_v1.types import PublishRequest, PublishResponse
 
 from relay.brokers.pubsub_credentials import credentials_of
 from relay.errors import BrokerError, ConfigurationError
+
+# The class that protobuf made; the wrappers around it and its messages cost ten times as much a message.
+RawRequest = PublishRequest.pb()
+# Sends such a request, in so many seconds; answers with the service's ids in order, or raises a BrokerError.
+Send = Callable[[Any, float], Awaitable[tuple[str, ...]]]
 
 # What the clients raise for a call that failed.
 CALL_ERRORS = (GoogleAPIError, GoogleAuthError)
@@ -84,6 +92,30 @@ class PubSubAddress:
         return None if self.key is None else credentials_of(self.key, self.key_source)
 
 
+def sending(client: PublisherAsyncClient) -> Send:
+    """Publish over the client's connection, without what surrounds each call of the client's own.
+
+    That is retries, which are not wanted, and its wrappers around messages. It takes a tenth of a millisecond.
+    """
+    transport: Any = client.transport
+    call = transport.grpc_channel.unary_unary(
+        "/google.pubsub.v1.Publisher/Publish",
+        request_serializer=RawRequest.SerializeToString,
+        response_deserializer=PublishResponse.pb().FromString,
+    )
+    about_us = DEFAULT_CLIENT_INFO.to_grpc_metadata()  # type: ignore[no-untyped-call]
+
+    async def send(request: Any, seconds: float) -> tuple[str, ...]:
+        where = routing_header.to_grpc_metadata({"topic": request.topic})  # type: ignore[no-untyped-call]
+        try:
+            response = await call(request, timeout=seconds, metadata=(about_us, where))
+        except grpc.RpcError as error:
+            raise broker_error(from_grpc_error(error)) from error  # type: ignore[no-untyped-call]
+        return tuple(response.message_ids)
+
+    return send
+
+
 def broker_error(error: GoogleAPIError | GoogleAuthError) -> BrokerError:
     """Name a failed call as gRPC does, whichever library noticed it."""
     if isinstance(error, RetryError) and isinstance(error.cause, GoogleAPICallError):
@@ -106,7 +138,13 @@ def _reason(error: GoogleAuthError) -> str:
 
 
 class _PublisherTransport(PublisherGrpcAsyncIOTransport):
-    """Connects with our options beside the library's."""
+    """Connects with our options beside the library's, and tells no log of what is sent."""
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        # The library's only one writes whole requests to its log at level debug, and surrounds each call with a task.
+        # In a release that keeps it elsewhere, calls are a little slower.
+        getattr(self.grpc_channel, "_unary_unary_interceptors", []).clear()
 
     @classmethod
     def create_channel(cls, *args: Any, **named: Any) -> grpc.aio.Channel:

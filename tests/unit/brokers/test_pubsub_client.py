@@ -3,20 +3,23 @@
 import base64
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from google.api_core import exceptions
 from google.auth import aws, identity_pool, pluggable
 from google.auth.exceptions import GoogleAuthError, RefreshError, TransportError
+from google.pubsub_v1.services.publisher import PublisherAsyncClient
 from google.pubsub_v1.services.publisher.transports import PublisherGrpcAsyncIOTransport
 from google.pubsub_v1.services.subscriber.transports import SubscriberGrpcAsyncIOTransport
+from google.pubsub_v1.types import PublishResponse
 
 from relay.brokers import pubsub_client
 from relay.brokers.pubsub import PubSub
-from relay.brokers.pubsub_client import PubSubAddress, broker_error
+from relay.brokers.pubsub_client import PubSubAddress, RawRequest, broker_error, sending
 from relay.cli.parts import pubsub_address
 from relay.errors import ConfigurationError
 from relay.settings import load
@@ -279,3 +282,37 @@ def test_a_failure_has_one_name(error: exceptions.GoogleAPIError | GoogleAuthErr
     """The gRPC code's, whichever library noticed it, for publishing and for reading."""
     named = broker_error(error)
     assert (named.code, named.detail) == (code, detail)
+
+
+class Channel:
+    """Takes every call, and keeps what was said beside the request."""
+
+    def __init__(self) -> None:
+        self.transport = self.grpc_channel = self
+        self.calls: list[tuple[str, dict[str, str], float]] = []
+
+    def unary_unary(self, method: str, **_: Any) -> Any:
+        """A method of the service."""
+
+        async def call(_: object, timeout: float, metadata: Sequence[tuple[str, str]]) -> Any:  # noqa: ASYNC109 -- gRPC's
+            self.calls.append((method, dict(metadata), timeout))
+            return PublishResponse.pb()(message_ids=["7", "8"])
+
+        return call
+
+
+async def test_a_request_says_where_it_goes() -> None:
+    """By the header of the library's own calls, from which Google routes it."""
+    channel = Channel()
+    send = sending(cast("PublisherAsyncClient", channel))
+    assert await send(RawRequest(topic="projects/p/topics/t"), 1.5) == ("7", "8")
+    ((method, metadata, seconds),) = channel.calls
+    assert (method, seconds) == ("/google.pubsub.v1.Publisher/Publish", 1.5)
+    assert metadata["x-goog-request-params"] == "topic=projects/p/topics/t"
+    assert "gl-python/" in metadata["x-goog-api-client"]
+
+
+async def test_no_debug_log_of_the_library_gets_what_is_sent() -> None:
+    """Its interceptor would write each request there, payloads and all."""
+    publisher, _ = await transports(PubSubAddress("p", emulator="127.0.0.1:1"))
+    assert publisher.grpc_channel._unary_unary_interceptors == []
