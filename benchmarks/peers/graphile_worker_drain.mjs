@@ -1,7 +1,7 @@
 // graphile-worker: a job queue in Node. `node graphile_worker_drain.mjs TOPIC EVENTS`
 //
-// A job is one event, so that many run at once, and its local queue holds one more. Jobs that are done at the same time
-// are completed with one statement.
+// A job is one event, so that many run at once, and its local queue holds five times as many. Jobs that are done at the
+// same time are completed with one statement.
 
 import { performance } from "node:perf_hooks";
 
@@ -16,7 +16,7 @@ const preset = {
     connectionString: process.env.DATABASE_URL,
     concurrentJobs: 1_000,
     maxPoolSize: 50,
-    localQueue: { size: 1_001 },
+    localQueue: { size: 5_000 },
     completeJobBatchDelay: 0,
     failJobBatchDelay: 0,
   },

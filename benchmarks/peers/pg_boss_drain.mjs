@@ -1,6 +1,6 @@
 // pg-boss: a job queue in Node. `node pg_boss_drain.mjs TOPIC EVENTS`
 //
-// Three workers whose handlers are given 2,000 jobs each. They fetch again at once while batches are full.
+// Three workers whose handlers are given 4,000 jobs each. They fetch again at once while batches are full.
 
 import { performance } from "node:perf_hooks";
 
@@ -10,7 +10,7 @@ import { answer, bulks, count, takePart, topic } from "./contest.mjs";
 import { Publisher } from "./publisher.mjs";
 
 const QUEUE = "events";
-const OPTIONS = { batchSize: 2_000, localConcurrency: 3, burstWhenBatchFull: true, pollingIntervalSeconds: 0.5 };
+const OPTIONS = { batchSize: 4_000, localConcurrency: 3, burstWhenBatchFull: true, pollingIntervalSeconds: 0.5 };
 
 const boss = new PgBoss(process.env.DATABASE_URL);
 boss.on("error", console.error);

@@ -14,6 +14,7 @@ import uvloop
 from procrastinate import App, PsycopgConnector
 
 from benchmarks.contest import answer, take_part
+from benchmarks.peers.collector import spare_the_collector
 from benchmarks.peers.events import bulks
 from benchmarks.peers.publisher import Publisher
 
@@ -37,6 +38,7 @@ async def main(topic: str, count: int) -> None:
         await app.schema_manager.apply_schema_async()
         for events in bulks(count):
             await task.batch_defer_async(*(event._asdict() for event in events))
+        spare_the_collector()
         take_part()
         began = time.monotonic()
         running = [asyncio.create_task(_work(app)) for _ in range(WORKERS)]
