@@ -1,7 +1,8 @@
 """Messages go to their topics, each topic's share for itself, and what the broker does to them is learned from."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from typing import Any
 
 from relay.brokers.broker import Broker
 from relay.kernel.observe import Observe
@@ -41,16 +42,14 @@ class Sender:
         """Send a batch; circuits open for topics that take nothing."""
         deadline = monotonic() + self._policy.publish_seconds
         cuts = {topic: self._suspects.cut(topic, rows, self._broker.limits) for topic, rows in by_topic.items()}
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(
-                    self._delivery(topic, monotonic, deadline, self._reserve(batch, topic, by_topic)).send(
-                        cut.requests, cut.lanes
-                    )
+        delivered = await _all(
+            [
+                self._delivery(topic, monotonic, deadline, self._reserve(batch, topic, by_topic)).send(
+                    cut.requests, cut.lanes
                 )
                 for topic, cut in cuts.items()
             ]
-        delivered = [task.result() for task in tasks]
+        )
         for topic in delivered:
             cut = cuts[topic.topic]
             self._suspects.learn(topic, cut)
@@ -60,12 +59,9 @@ class Sender:
     async def probe(self, by_topic: ByTopic, monotonic: Callable[[], float]) -> Sequence[Delivered]:
         """Ask topics, side by side, whether they take one of these rows."""
         deadline = monotonic() + REQUESTS_IN_PROBE * self._policy.request_seconds
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(self._delivery(topic, monotonic, deadline, _no_more).probe(rows))
-                for topic, rows in by_topic.items()
-            ]
-        return [task.result() for task in tasks]
+        return await _all(
+            [self._delivery(topic, monotonic, deadline, _no_more).probe(rows) for topic, rows in by_topic.items()]
+        )
 
     def forget(self, topic: str) -> None:
         """The topic has no rows left."""
@@ -102,6 +98,13 @@ class Sender:
             self._circuits.learn(topic, types_of(rows))
         else:
             self._observe(TopicOpened(topic, delivered.outage, self._circuits.open(topic, types_of(rows), now)))
+
+
+async def _all(shares: Sequence[Coroutine[Any, Any, Delivered]]) -> Sequence[Delivered]:
+    """What became of the shares of all topics, which go out side by side. One alone begins at once, without a task."""
+    async with asyncio.TaskGroup() as group:
+        others = [group.create_task(share) for share in shares[1:]]
+        return [await share for share in (*shares[:1], *others)]
 
 
 async def _no_more() -> list[Sendable]:
