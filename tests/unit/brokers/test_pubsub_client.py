@@ -19,7 +19,7 @@ from google.pubsub_v1.types import PublishResponse
 
 from relay.brokers import pubsub_client
 from relay.brokers.pubsub import PubSub
-from relay.brokers.pubsub_client import PubSubAddress, RawRequest, broker_error, sending
+from relay.brokers.pubsub_client import PubSubAddress, broker_error, sending
 from relay.cli.parts import pubsub_address
 from relay.errors import ConfigurationError
 from relay.settings import load
@@ -305,7 +305,7 @@ async def test_a_request_says_where_it_goes() -> None:
     """By the header of the library's own calls, from which Google routes it."""
     channel = Channel()
     send = sending(cast("PublisherAsyncClient", channel))
-    assert await send(RawRequest(topic="projects/p/topics/t"), 1.5) == ("7", "8")
+    assert await send("projects/p/topics/t", b"request", 1.5) == ("7", "8")
     ((method, metadata, seconds),) = channel.calls
     assert (method, seconds) == ("/google.pubsub.v1.Publisher/Publish", 1.5)
     assert metadata["x-goog-request-params"] == "topic=projects/p/topics/t"
