@@ -80,6 +80,10 @@ class Session:
         self._cursor.nextset()
         return self._cursor.fetchall()
 
+    def end(self) -> None:
+        """End a transaction that has claimed nothing."""
+        self.say(b"commit")
+
     def mark(self, topic: str, rows: Sequence[Row], message_ids: Iterable[str]) -> None:
         """Say that they are published, and commit."""
         ids = b",".join([row[0] for row in rows])

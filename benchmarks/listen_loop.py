@@ -73,7 +73,7 @@ class Loop:
             self.acked.update((row[4].decode(), now) for row in rows)
             self._session.mark(self._topic, rows, message_ids)
         else:
-            self._session.say(b"commit")
+            self._session.end()
         return len(rows)
 
 

@@ -18,7 +18,7 @@ _PASS_SECONDS = 600.0
 
 
 async def main(topic: str) -> None:
-    """Take part in a contest: connected, with its statements prepared by passes that find nothing."""
+    """Take part in a contest, when all that waits now is drained."""
     settings = load(relay_topic=topic)
     clock = SystemClock()
     (worker,) = workers(settings, outbox_connector(settings), clock, lambda _: None)

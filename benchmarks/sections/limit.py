@@ -36,8 +36,10 @@ def measure(stand: Stand, size: Size) -> Iterator[Figure]:
 
 
 def _loop(stand: Stand, rows: int) -> float:
+    empty(stand.database_url)
+    contestant = stand.start("benchmarks.postgres_alone")
     _prepare(stand.database_url, rows)
-    done = race([stand.start("benchmarks.postgres_alone")])
+    done = race([contestant])
     _verify(stand.database_url)
     return rows / done.seconds
 
