@@ -13,7 +13,7 @@ from relay.outbox.statements import statement
 BATCH = 1_000
 _PLAN = re.compile(r"set_config\('(enable_\w+|jit)', '(\w+)'")
 
-_CLAIM = {"floor": ":floor", "rows": str(BATCH), "bytes": "1000000000", "open_topics": "'{}'", "open_types": "'{}'"}
+_CLAIM = {"floor": ":floor", "rows": str(BATCH), "small": "1000000000", "open_topics": "'{}'", "open_types": "'{}'"}
 _SETTLE = {
     "ids": "':ids'",
     "expected": "cardinality(':ids'::bigint[])",

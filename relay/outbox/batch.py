@@ -11,7 +11,19 @@ import psycopg
 from relay.errors import InvariantError
 from relay.outbox.floors import Floors, Look
 from relay.outbox.order import KEYS_A_CLAIM, Standing, Visited, Walk, ends_after, share, within
-from relay.outbox.rows import START, Beside, Candidates, Charged, Claim, Claimed, Glance, Heads, Place, Taken
+from relay.outbox.rows import (
+    START,
+    Beside,
+    Candidates,
+    Charged,
+    Claim,
+    Claimed,
+    Glance,
+    Heads,
+    Place,
+    Taken,
+    fitting,
+)
 from relay.outbox.statements import numbers, texts
 from relay.outbox.wire import COMMIT, Row, Wire
 
@@ -62,6 +74,7 @@ class Batch:
         limits = {
             "rows": rows,
             "bytes": size_bytes,
+            "small": size_bytes // rows,
             "skew": self._skew,
             "open_topics": list(open_topics),
             "open_types": list(open_types),
@@ -87,7 +100,7 @@ class Batch:
             self._wire.call("claim_fresh", {**limits, "floor": floor}),
         )
         seen = Glance._make(glanced)
-        kinds = [self._fresh(fresh, seen, limits)]
+        kinds = [await self._fresh(fresh, seen, limits)]
         blind = seen.seen_to is None and not _full(kinds[0], rows, size_bytes)  # nobody knows how far the table goes
         beside = {name: answer for name, answer in zip(asked, found, strict=True) if answer}
         if unexpected := seen.beside:
@@ -211,15 +224,25 @@ class Batch:
         """Whether fresh rows were locked and left as they were: claims beside this one have passed them."""
         return self._cut or bool(self._unsettled)
 
-    def _fresh(self, found: Sequence[Row], glance: Glance, limits: dict[str, Any]) -> list[Claimed]:
-        fresh = [Claimed._make(columns) for columns in found]
-        full = _full(fresh, limits["rows"], limits["bytes"])
-        self._cut = full and len(fresh) < limits["rows"]
+    async def _fresh(self, found: Sequence[Row], glance: Glance, limits: dict[str, Any]) -> list[Claimed]:
+        locked = [Claimed._make(columns) for columns in found]
+        fresh = fitting(locked, limits["bytes"])
+        self._cut = len(fresh) < len(locked)
+        full = self._cut or _full(fresh, limits["rows"], limits["bytes"])
         ids = {row.id for row in fresh}
         end = max(ids) if full else glance.seen_to
         self._known.floors.claimed(end, glance.file, full=full, seconds_before=glance.seconds_before)
         self._unsettled |= ids
-        return fresh
+        return await self._whole(fresh, limits["small"])
+
+    async def _whole(self, rows: list[Claimed], small: int) -> list[Claimed]:
+        """The same rows, of which those that are not small have come without what they carry."""
+        large = [row.id for row in rows if row.size_bytes > small]
+        if not large:
+            return rows
+        (read,) = await self._ask(self._wire.call("read_large", {"ids": numbers(large)}))
+        carried = {row_id: (body, attributes) for row_id, body, attributes in read}
+        return [row if row.size_bytes <= small else _carrying(row, *carried[row.id]) for row in rows]
 
     def _look_at_keys(self, looked: dict[str, Any]) -> str:
         """Asks which keys can go on, and what waits in them; nothing is locked."""
@@ -264,6 +287,10 @@ class Batch:
     def _mark(self, name: str, ids: Collection[int], values: dict[str, Any]) -> None:
         self._unsettled.difference_update(ids)
         self._marks.append(self._wire.call(name, {**values, "expected": len(ids)}))
+
+
+def _carrying(row: Claimed, body: bytes, attributes: bytes | None) -> Claimed:
+    return row._replace(body=body, attributes=attributes)
 
 
 def _full(kind: Sequence[Claimed], rows: int, size_bytes: int) -> bool:

@@ -1,5 +1,6 @@
 """What the relay claims of the table, and what it writes back, as values."""
 
+from itertools import accumulate
 from typing import Literal, NamedTuple
 
 # Why a row is out of the claim for good. An operator may discard it later.
@@ -25,6 +26,14 @@ class Claimed(NamedTuple):
 
 # A row whose message the broker has taken, and the broker's id for it.
 Taken = tuple[Claimed, str]
+
+
+def fitting(rows: list[Claimed], size_bytes: int) -> list[Claimed]:
+    """The first of these rows, up to the one with which they reach so many bytes."""
+    if sum([row.size_bytes for row in rows]) <= size_bytes:
+        return rows
+    before = accumulate((row.size_bytes for row in rows), initial=0)
+    return [row for row, bytes_before in zip(rows, before, strict=False) if bytes_before < size_bytes]
 
 
 class Charged(NamedTuple):

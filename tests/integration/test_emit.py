@@ -797,7 +797,7 @@ class TestSize:
         )
         with shared.cursor() as cursor:
             cursor.adapters.register_loader("jsonb", Unread)
-            limits = {"rows": 1, "bytes": 10**8, "floor": 0, "open_topics": [], "open_types": []}
+            limits = {"rows": 1, "small": 10**8, "floor": 0, "open_topics": [], "open_types": []}
             (columns,) = cursor.execute(statement("claim_fresh"), limits).fetchall()
         shared.rollback()
         row = Claimed(*columns)

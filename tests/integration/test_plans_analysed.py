@@ -40,7 +40,15 @@ STATES: dict[str, list[dict[str, Any]]] = {
     "all": [FRESH, ORDERED, PUBLISHED],
 }
 
-CLAIM: dict[str, Any] = {"rows": 100, "bytes": 10**7, "skew": 0.0, "floor": 0, "open_topics": [], "open_types": []}
+CLAIM: dict[str, Any] = {
+    "rows": 100,
+    "bytes": 10**7,
+    "small": 10**5,
+    "skew": 0.0,
+    "floor": 0,
+    "open_topics": [],
+    "open_types": [],
+}
 WALK = {**CLAIM, "share": 100, "after": "", "topic": None, "types": [], "keys": 1_000, "without": []}
 LOOK = {
     "rows": 100,
@@ -120,6 +128,7 @@ def test_a_plan_made_for_an_empty_table_serves_a_full_one(database: str, state: 
             "delays": [1.0] * 100,
             "skew": 0.0,
         },
+        "read_large": {"ids": marked["ids"]},
         "claim_ordered": {"ids": marked["ids"], "key_places": [1] * 100, "bytes": 10**7, "skew": 0.0},
     }
     values = {name: values for name, (values, _) in STATEMENTS.items()} | settled

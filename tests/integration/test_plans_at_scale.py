@@ -21,6 +21,7 @@ ID_INDEX = "outbox_events_pkey"
 LIMITS: dict[str, Any] = {
     "rows": ROWS,
     "bytes": 4_000_000,
+    "small": 4_000,
     "skew": 0.0,
     "floor": 0,
     "open_topics": [],
@@ -93,6 +94,12 @@ def test_a_claim_of_fresh_rows_that_finds_few(connection: psycopg.Connection[Any
     """What is left."""
     (last,) = connection.execute("select max(id) - 10 from outbox_events").fetchone() or (0,)
     assert visited(connection, "claim_fresh", {**LIMITS, "floor": last}) == {FRESH_INDEX: 10}
+
+
+def test_reading_rows_that_are_not_small(connection: psycopg.Connection[Any]) -> None:
+    """By their ids alone."""
+    wanted = ids(connection, "ordering_key is null and published_at is null and available_at = '-infinity'")
+    assert visited(connection, "read_large", {"ids": wanted}) == {ID_INDEX: ROWS}
 
 
 def test_a_claim_of_due_rows(connection: psycopg.Connection[Any]) -> None:

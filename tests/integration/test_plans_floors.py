@@ -14,7 +14,7 @@ from tests.support.postgres import fresh_database
 
 DEAD = 20_000
 LIVE = 100
-CLAIM: dict[str, Any] = {"rows": 10, "bytes": 16_000_000, "skew": 0.0, "open_topics": [], "open_types": []}
+CLAIM: dict[str, Any] = {"rows": 10, "bytes": 10**7, "small": 10**6, "skew": 0.0, "open_topics": [], "open_types": []}
 PROBE: dict[str, Any] = {"topic": "events", "types": ["order.paid"], "skew": 0.0}
 # What stands below a floor costs no more than the way down a tree; a dead row costs at least part of a page each.
 FEW_PAGES = 60

@@ -272,6 +272,18 @@ async def test_a_claim_is_bounded_in_bytes(bench: Bench, monkeypatch: pytest.Mon
     assert [seen.claimed for seen in bench.seen if isinstance(seen, BatchSettled)] == [3, 3, 3, 1]
 
 
+async def test_large_events_among_small_ones_arrive_whole(bench: Bench) -> None:
+    """What a row carries that is not small is read when it is known to fit: its body, and its own attributes."""
+    publisher = bench.publisher_on(bench.outbox, batch_size=1_000)
+    sizes = [10, 20_000, 10, 3_000, 100_000, 10]
+    for number, size in enumerate(sizes):
+        bench.emit(number, data={"text": "x" * size}, attributes={"size": str(size)})
+    assert (await bench.run_once(publisher)).updated == len(sizes)
+    ((_, messages),) = bench.broker.requests
+    assert [message.attributes["size"] for message in messages] == [str(size) for size in sizes]
+    assert [len(json.loads(message.body)["data"]["text"]) for message in messages] == sizes
+
+
 async def test_requests_stay_below_the_brokers_limits(bench: Bench) -> None:
     """A batch beyond the limits of one request is cut into several."""
     bench.broker.limits = RequestLimits(messages=40, size_bytes=9_000_000)
