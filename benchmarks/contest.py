@@ -106,6 +106,11 @@ class Race:
     seconds: float
     used: Mapping[str, float]
 
+    @property
+    def events(self) -> int:
+        """How many all of them have published, as they say."""
+        return sum(answer["events"] for answer in self.answers)
+
 
 def race(contestants: Sequence[Contestant], meters: Mapping[str, Meter] | None = None) -> Race:
     """Let all begin at once, and wait for what each has found."""

@@ -1,4 +1,4 @@
-"""The relay's publisher, until nothing is left: `python -m benchmarks.relay_drain TOPIC`.
+"""The relay, until nothing is left or so much is published: `python -m benchmarks.relay_drain TOPIC [MOST]`.
 
 It is built from the settings as `relay run` builds it, and its passes follow one another as they do there while there
 is work. What `relay run` does beside that is left out: sleeping, statistics, the log, probes over HTTP.
@@ -17,7 +17,7 @@ from relay.settings import load
 _PASS_SECONDS = 600.0
 
 
-async def main(topic: str) -> None:
+async def main(topic: str, most: int | None = None) -> None:
     """Take part in a contest, when all that waits now is drained."""
     settings = load(relay_topic=topic)
     clock = SystemClock()
@@ -25,19 +25,21 @@ async def main(topic: str) -> None:
     spare_the_collector()
     await emptied(worker.runner, clock)
     take_part()
-    answer(events=await emptied(worker.runner, clock))
+    answer(events=await emptied(worker.runner, clock, most))
     await worker.runner.close()
 
 
-async def emptied(runner: Runner, clock: SystemClock) -> int:
-    """How many events it has published, until a pass finds none."""
+async def emptied(runner: Runner, clock: SystemClock, most: int | None = None) -> int:
+    """How many events it has published, until a pass finds none or they are enough."""
     published = 0
-    while True:
-        report = await runner.run_once(Budget(clock.monotonic() + _PASS_SECONDS, clock.monotonic, asyncio.Event()))
+    while most is None or published < most:
+        ends = clock.monotonic() + _PASS_SECONDS
+        report = await runner.run_once(Budget(ends, clock.monotonic, asyncio.Event(), most))
         published += report.updated
         if not report.processed:
-            return published
+            break
+    return published
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(main(sys.argv[1], *map(int, sys.argv[2:])))

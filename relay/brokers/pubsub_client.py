@@ -139,9 +139,10 @@ class _PublisherTransport(PublisherGrpcAsyncIOTransport):
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
-        # The library's only one writes whole requests to its log at level debug, and surrounds each call with a task.
+        # The library's own one writes whole requests to its log at level debug, and surrounds each call with a task.
         # In a release that keeps it elsewhere, calls are a little slower.
-        getattr(self.grpc_channel, "_unary_unary_interceptors", []).clear()
+        around = getattr(self.grpc_channel, "_unary_unary_interceptors", [])
+        around[:] = [each for each in around if each is not getattr(self, "_interceptor", None)]
 
     @classmethod
     def create_channel(cls, *args: Any, **named: Any) -> grpc.aio.Channel:

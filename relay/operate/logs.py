@@ -79,7 +79,8 @@ class LogLines:
                     again_in_seconds=round(event.again_in_seconds, 3),
                     consequence="batches go on over the connections that there are: nothing is lost, a backlog takes "
                     "longer",
-                    remedy="allow the role and the database as many connections as RELAY_SLOTS and one, or lower it",
+                    remedy="none is needed when the server comes back; where there are too many connections, allow "
+                    "the role and the database as many as RELAY_SLOTS and one, or lower it",
                 )
             case RowRetried():
                 self._write(

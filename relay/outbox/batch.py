@@ -30,6 +30,8 @@ from relay.outbox.wire import COMMIT, Row, Wire
 # So many rows of a topic are locked by one look for probes, whatever their size.
 PROBES = 3
 PROBE_BYTES = 30_000_000
+# Rows of no more than this come with what they carry, however many of them.
+SMALL_BYTES = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Batch:
         limits = {
             "rows": rows,
             "bytes": size_bytes,
-            "small": size_bytes // rows,
+            "small": max(size_bytes // rows, SMALL_BYTES),
             "skew": self._skew,
             "open_topics": list(open_topics),
             "open_types": list(open_types),
@@ -275,6 +277,9 @@ class Batch:
             return
         self._open = True
         self._first = [*self._wire.begin(), self._wire.call("hold", {})]
+        if not self._known.floors.asks:
+            return
+        await self._ask()  # it may have to wait for a lock, which is no part of the look
         if question := self._known.floors.question():
             (answer,) = await self._ask(self._wire.call("floors", question))
             self._known.floors.answer(Look._make(answer[0]))
@@ -282,7 +287,8 @@ class Batch:
     async def _ask(self, *calls: str) -> list[list[Row]]:
         """Say statements; answer with the rows of each."""
         first, self._first = self._first, []
-        return (await self._wire.say(*first, *calls))[-len(calls) :]
+        answers = await self._wire.say(*first, *calls)
+        return answers[len(answers) - len(calls) :]
 
     def _mark(self, name: str, ids: Collection[int], values: dict[str, Any]) -> None:
         self._unsettled.difference_update(ids)

@@ -146,12 +146,16 @@ class Floors:
         if self._sweeping and end >= self._sweep_to:
             self._sweeping, self._sweep_seconds, self._swept_at = False, self._sweep_longest, now
 
+    @property
+    def asks(self) -> bool:
+        """Whether it is time to look."""
+        return self._monotonic() >= self._look_at and self._seen > min(self.fresh_safe, self.ordered_safe)
+
     def question(self) -> dict[str, Any] | None:
         """What to ask `floors.sql`, in a transaction that has claimed nothing yet; None when it is not time to."""
-        now = self._monotonic()
-        if now < self._look_at or self._seen <= min(self.fresh_safe, self.ordered_safe):
+        if not self.asks:
             return None
-        self._asked, self._asked_at = self._seen, now
+        self._asked, self._asked_at = self._seen, self._monotonic()
         seen, xid = self._noted or (0, None)
         return {"seen": seen, "xid": xid, "fresh_safe": self.fresh_safe, "ordered_safe": self.ordered_safe}
 

@@ -50,11 +50,15 @@ class Outbox:
         """Whether there is one on which no transaction is open."""
         return bool(self._free)
 
+    def looking(self) -> bool:
+        """Whether a transaction connects, begins or looks for rows: another one would have to wait for it."""
+        return self._connecting.locked() or self._known.turn.locked()
+
     @asynccontextmanager
     async def batch(self) -> AsyncIterator[Batch]:
         """Open a transaction; the end of the block commits it, where settling has not.
 
-        Raises NoFurtherSessionError where one is open already, and there is no session for another.
+        Raises NoFurtherSessionError where there is a session already, and none for another transaction.
 
         When the block or the commit raises, the outcome is unknown: the connection is dropped, with it every lock
         and all that was believed about the rows, and the next claim reads the truth.
@@ -87,19 +91,28 @@ class Outbox:
             await wire.close()
 
     async def _wire(self) -> Wire:
+        if wire := await self._had():
+            return wire
+        async with self._connecting:
+            # One may have become free meanwhile.
+            if wire := await self._had():
+                return wire
+            try:
+                return Wire(await self._connect(), self._enter)
+            except Exception as error:
+                if self._open or self._free:
+                    raise NoFurtherSessionError(error) from error
+                raise
+
+    async def _had(self) -> Wire | None:
+        """A session that is free, and has not ended."""
         while self._free:
             wire = self._free.pop()
             if not wire.ended:
                 return wire
             self._forget()
             await wire.close()
-        async with self._connecting:
-            try:
-                return Wire(await self._connect(), self._enter)
-            except Exception as error:
-                if self._open:
-                    raise NoFurtherSessionError(error) from error
-                raise
+        return None
 
     def _forget(self) -> None:
         """A connection is gone: believe nothing that was learned over it, or over another to the same server."""

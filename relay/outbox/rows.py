@@ -65,9 +65,9 @@ class Glance(NamedTuple):
 
     seen_to: int | None  # the greatest id; None where nobody asked
     file: int  # that holds the table
-    seconds_before: float  # what else was asked for in the same message took so long
     keys: bool  # something waits with a key; false where nobody asked, as for the next
     due: bool  # something that was scheduled or put off is due
+    seconds_before: float  # what was asked for before fresh rows, this glance included, took so long
 
     @property
     def beside(self) -> list[Beside]:

@@ -8,6 +8,8 @@ from relay.kernel.runner import Pace
 from relay.publisher.failures import Attempts
 from relay.routes import Routes
 
+# In seconds, whatever the pace of polls.
+_LEAST_PATIENCE, _MOST_PATIENCE = 0.05, 1.0
 # So many requests that hang fit into the publish budget, with some that do not: one leaves time to find out why.
 REQUESTS_IN_BUDGET = 3.2
 
@@ -38,7 +40,7 @@ class PublishPolicy:
     @property
     def patience(self) -> float:
         """While batches are under way, no event waits longer than this until it is looked for, if a slot is free."""
-        return self.poll.first
+        return min(max(self.poll.first, _LEAST_PATIENCE), _MOST_PATIENCE)
 
     @property
     def request_seconds(self) -> float:

@@ -71,7 +71,9 @@ class Probes:
         results = {topic.topic: topic for topic in delivered}
         for topic in topics:
             result = results.get(topic, Delivered(topic))
-            self._conclude(topic, found[topic], result, monotonic(), look / FRUITLESS_SHARE)
+            # However long a lock was waited for.
+            at_least = min(look / FRUITLESS_SHARE, self._policy.outage.most)
+            self._conclude(topic, found[topic], result, monotonic(), at_least)
         return outcome.report
 
     def _in_turn(self, topic: str, rows: Sequence[Sendable]) -> list[Sendable]:

@@ -34,6 +34,9 @@ from relay.publisher.slots import More, side_by_side
 # Of each kind a claim stops behind the row with which it reaches this size, however few they are: with the number
 # of slots, it bounds what a relay holds in memory, and what a slow line has to carry.
 CLAIM_BYTES = 4_000_000
+# A claim that had to wait for so long, as for a lock of the table, is given back where the pass is to end by now: what
+# would be sent might not be marked in time.
+LONG_CLAIM_SECONDS = 3.0
 # Where the database takes no further session, none is asked for again until so long after.
 LACKING_SECONDS = 60.0
 
@@ -93,7 +96,12 @@ class Publisher:
     async def run_once(self, budget: Budget) -> Report:
         """Publish batch after batch until nothing can be published now, or the budget is spent."""
         done = _Done()
-        await side_by_side(self._policy.slots, partial(self._slot, budget, done), self._policy.patience)
+        slot = partial(self._slot, budget, done)
+        try:
+            await side_by_side(self._policy.slots, slot, self._policy.patience, lambda: not self._outbox.looking())
+        except BaseException:  # a cancellation, too: what the database had to say may be another thing by now
+            self._lacking_until = 0.0
+            raise
         return done.report
 
     @property
@@ -112,8 +120,10 @@ class Publisher:
 
     async def _slot(self, budget: Budget, done: "_Done", more: More) -> bool:
         """Do one unit of work; whether there is more to do at once."""
-        lacking = budget.monotonic() < self._lacking_until and not self._outbox.has_session
-        if done.begun and (lacking or budget.spent(done.processed)):
+        if done.begun and budget.spent(done.processed):
+            done.unfinished = True
+            return False
+        if done.begun and budget.monotonic() < self._lacking_until and not self._outbox.has_session:
             return False
         done.begun = True
         try:
@@ -133,7 +143,7 @@ class Publisher:
                 done.unfinished = True
                 return False
         before = done.updated
-        report = await self._batch(budget.monotonic, more)
+        report = await self._batch(budget, more)
         if report.next is Next.BACK_OFF and done.updated > before:
             # What it could not do was in hand of another slot, which has done it meanwhile.
             report = replace(report, next=Next.AGAIN)
@@ -152,7 +162,8 @@ class Publisher:
         if not all(map(self._circuits.is_open, topics)):
             self._claim_again_at = budget.monotonic()
 
-    async def _batch(self, monotonic: Callable[[], float], more: More) -> Report:
+    async def _batch(self, budget: Budget, more: More) -> Report:
+        monotonic = budget.monotonic
         began = monotonic()
         if began < self._claim_again_at and not self._outbox.floors.rewound:
             return Report(next=Next.IDLE)
@@ -162,6 +173,8 @@ class Publisher:
             if claim.full or claim.unseen:
                 more()
             crash_points.reached(Point.CLAIM_AFTER)
+            if monotonic() - began > LONG_CLAIM_SECONDS and budget.spent(0):
+                return Report(next=Next.AGAIN)
             built = build(claim.rows, self._policy.routes, self._policy.failed_head)
             news = self._learn(built)
             with self._has(claim.rows):

@@ -9,11 +9,11 @@ More = Callable[[], None]
 Unit = Callable[[More], Awaitable[bool]]
 
 
-async def side_by_side(most: int, unit: Unit, patience: float) -> None:
+async def side_by_side(most: int, unit: Unit, patience: float, hanging: Callable[[], bool]) -> None:
     """Do units one after the other in one slot, and beside it in as many more as they ask for, up to `most`.
 
-    Where none of the slots ends within `patience`, there is one more all the same: what is under way may hang, and
-    something else may have come since.
+    Where none of the slots ends within `patience`, and it is because they are `hanging`, there is one more all the
+    same: something else may have come since.
 
     When one raises, the others end what they are at, and then it is raised here: what a unit has begun is not given
     up because another one fails. When this is cancelled, all of them are.
@@ -42,7 +42,7 @@ async def side_by_side(most: int, unit: Unit, patience: float) -> None:
         await asyncio.sleep(0)  # it begins, and asks Postgres, before anything is made ready here
         while running:
             ended, _ = await asyncio.wait(running, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            if not ended:
+            if not ended and hanging():
                 more()
     finally:
         for task in running:

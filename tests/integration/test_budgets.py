@@ -90,10 +90,10 @@ async def test_ordered_rows_cost_two_statements_more(database: str, tmp_path: Pa
     report, cost = await one_pass(database, tmp_path / "trace", seconds=60.0)
     assert report.updated == 2_000
     # Two full batches with a look for the floors between them, and a claim that finds nothing.
-    prepared, look, walk, lock = 2, 2, 1, 1
+    prepared, begin, look, walk, lock = 2, 1, 2, 1, 1
     assert cost == Cost(
         statements=2 * (6 + walk + lock) + 5 + walk + FIRST + prepared + look,
-        round_trips=2 * (2 + lock) + 2 + FIRST_TRIPS + walk + prepared + look,
+        round_trips=2 * (2 + lock) + 2 + FIRST_TRIPS + walk + prepared + begin + look,
     )
 
 
@@ -108,16 +108,17 @@ async def test_rows_that_are_due_cost_one_statement_more(database: str, tmp_path
 
 
 async def test_a_look_for_the_safe_floors_comes_once_a_second(database: str, tmp_path: Path) -> None:
-    """It is a round trip of its own, with the begin; the batches that follow at once have none."""
+    """It is a round trip of its own, behind the begin; the batches that follow at once have none."""
     with psycopg.connect(database) as connection:
         emit(connection, [event(number) for number in range(3_000)])
     report, cost = await one_pass(database, tmp_path / "trace", seconds=60.0)
     assert report.updated == 3_000
     # Three full batches, with a look between the first and the second; a claim that finds nothing; and one that asks
     # how far the table goes, as none did behind a full one.
-    look, claim, settle = 2, 1 + CLAIM, SETTLE + 1
+    begin, look, claim, settle = 1, 2, 1 + CLAIM, SETTLE + 1
     assert cost == Cost(
-        statements=3 * (claim + settle) + 2 * (claim + 1) + FIRST + look, round_trips=3 * 2 + 2 * 2 + look + FIRST_TRIPS
+        statements=3 * (claim + settle) + 2 * (claim + 1) + FIRST + look,
+        round_trips=3 * 2 + 2 * 2 + begin + look + FIRST_TRIPS,
     )
 
 

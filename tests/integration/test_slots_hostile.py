@@ -15,9 +15,10 @@ from relay.kernel.runner import Budget, Next
 from relay.outbox.batch import Batch
 from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
+from relay.outbox.rows import Candidates, Claim
 from relay.outbox.wire import BEGIN, COMMIT
 from relay.publisher import publisher as road
-from relay.publisher.events import SlotsLacking
+from relay.publisher.events import SlotsLacking, TopicProbed
 from relay.publisher.slots import More, side_by_side
 from tests.support.bench import TOPIC, Bench
 from tests.support.waiting import until, until_async
@@ -28,6 +29,13 @@ TRANSACTIONS = (
 FREE = "select count(*) from (select from outbox_events where published_at is null for update skip locked) as free"
 NOTHING_LEFT = [(0,)]
 PATIENCE = 60.0
+
+
+def hanging() -> bool:
+    """All that is under way waits for others."""
+    return True
+
+
 PENDING = "select count(*) from outbox_events where published_at is null"
 
 
@@ -39,6 +47,35 @@ def out(bench: Bench, number: int) -> Callable[[], Awaitable[bool]]:
         return any(message.attributes["aggregate_id"] == str(number) for message in sent)
 
     return is_out
+
+
+class Impatience:
+    """How often it was asked whether slots hang, as none of them had ended for long."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.shown = 0
+        looking = Outbox.looking
+
+        def asked(outbox: Outbox) -> bool:
+            self.shown += 1
+            return looking(outbox)
+
+        monkeypatch.setattr(Outbox, "looking", asked)
+
+    async def shows(self, times: int) -> None:
+        """Return when it was asked so often again."""
+        wanted = self.shown + times
+
+        async def is_shown() -> bool:
+            return self.shown >= wanted
+
+        await until_async(is_shown, "nobody has ended for long")
+
+
+@pytest.fixture
+def impatience(monkeypatch: pytest.MonkeyPatch) -> Impatience:
+    """Counted."""
+    return Impatience(monkeypatch)
 
 
 class Ticks:
@@ -70,7 +107,7 @@ async def test_a_slot_that_has_ended_leaves_its_place_to_another() -> None:
         rounds += 1
         return rounds < 5
 
-    await side_by_side(2, unit, PATIENCE)
+    await side_by_side(2, unit, PATIENCE, hanging)
     assert beside == [0, 1, 2, 3, 4]
 
 
@@ -98,7 +135,7 @@ async def test_events_that_come_while_a_topic_hangs_do_not_wait_for_it(bench: Be
 
 
 async def test_a_pass_that_is_to_end_begins_nothing_beside_what_hangs(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, impatience: Impatience
 ) -> None:
     """However long that takes; what has come meanwhile is for the next one."""
     stopping, hung, free = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -132,8 +169,8 @@ async def test_a_pass_that_is_to_end_begins_nothing_beside_what_hangs(
     await until_async(only_one_is_left, "what had begun beside it has ended")
     before = begun
     bench.emit(2)
-    done, _ = await asyncio.wait({running}, timeout=0.2)  # twenty times as long as it takes to begin
-    assert (begun, done) == (before, set())
+    await impatience.shows(3)
+    assert begun == before
     free.set()
     assert (await running).updated == 1
 
@@ -207,6 +244,84 @@ async def test_where_there_is_one_connection_batches_follow_each_other(bench: Be
     assert sum(isinstance(event, SlotsLacking) for event in bench.seen) == 2
     assert len(connections) == 1
     await publisher.close()
+
+
+async def test_a_connection_that_is_refused_when_the_work_is_done_fails_no_pass(bench: Bench) -> None:
+    """The first slot has ended by then, and its session is free."""
+    opened: list[psycopg.AsyncConnection[Any]] = []
+
+    async def first_is_free() -> bool:
+        return outbox.has_session
+
+    async def connect() -> psycopg.AsyncConnection[Any]:
+        if opened:
+            await until_async(first_is_free, "the first slot has ended")
+            raise psycopg.OperationalError("too many connections for role")
+        opened.append(await connect_async(bench.url))
+        return opened[0]
+
+    outbox = Outbox(connect, "public", 20_000, monotonic=bench.monotonic)
+    publisher = bench.publisher_on(outbox, batch_size=10, slots=2)
+    bench.emit(*range(11))
+    assert (await bench.run_once(publisher)).updated == 11
+    assert sum(isinstance(event, SlotsLacking) for event in bench.seen) == 1
+    await publisher.close()
+
+
+async def test_while_one_slot_connects_no_other_does(bench: Bench, impatience: Impatience) -> None:
+    """A database that does not answer is told of after one attempt, and not after as many as there are slots."""
+    attempts = 0
+
+    async def connect() -> psycopg.AsyncConnection[Any]:
+        nonlocal attempts
+        attempts += 1
+        await impatience.shows(3)
+        raise psycopg.OperationalError("timeout expired")
+
+    outbox = Outbox(connect, "public", 20_000, monotonic=bench.monotonic)
+    publisher = bench.publisher_on(outbox, batch_size=10, slots=3, poll=Delay(0.01, 0.01, 0))
+    with pytest.raises(psycopg.OperationalError, match="timeout expired"):
+        await bench.run_once(publisher)
+    assert attempts == 1
+    await publisher.close()
+
+
+async def test_rows_that_were_waited_for_too_long_are_given_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass is to end: what would be sent by now might not be marked in time."""
+    claim = Batch.claim
+
+    async def slow(batch: Batch, *limits: Any) -> Claim:
+        found = await claim(batch, *limits)
+        bench.later += 20
+        return found
+
+    bench.emit(*range(10))
+    monkeypatch.setattr(Batch, "claim", slow)
+    report = await bench.run_once(seconds=10)
+    assert (bench.broker.requests, report.updated, report.next) == ([], 0, Next.AGAIN)
+    monkeypatch.setattr(Batch, "claim", claim)
+    assert (await bench.run_once()).updated == 10
+
+
+async def test_a_topic_is_probed_again_in_time_however_long_its_probe_waited(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a lock of the table, or for another transaction's turn."""
+    candidates = Batch.candidates
+
+    async def slow(batch: Batch, *place: Any, **how: Any) -> Candidates:
+        bench.later += 15
+        return await candidates(batch, *place, **how)
+
+    bench.emit(1)
+    bench.broker.refuse = lambda _: BrokerError("UNAVAILABLE", "away")
+    publisher = bench.publisher_on(bench.outbox, batch_size=10)
+    await bench.run_once(publisher)
+    bench.later += 60
+    monkeypatch.setattr(Batch, "candidates", slow)
+    await bench.run_once(publisher, seconds=1)
+    (probed,) = [event for event in bench.seen if isinstance(event, TopicProbed)]
+    assert probed.probe_in_seconds <= 10.25  # RELAY_OUTAGE_MAX_MS and its jitter
 
 
 async def test_rows_for_which_a_batch_had_no_room_are_published_in_the_same_pass(

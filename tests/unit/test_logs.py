@@ -101,7 +101,8 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "error": "RuntimeError: too many connections",
             "again_in_seconds": 60.0,
             "consequence": "batches go on over the connections that there are: nothing is lost, a backlog takes longer",
-            "remedy": "allow the role and the database as many connections as RELAY_SLOTS and one, or lower it",
+            "remedy": "none is needed when the server comes back; where there are too many connections, allow the role "
+            "and the database as many as RELAY_SLOTS and one, or lower it",
         },
     ),
     (

@@ -5,7 +5,6 @@
 -- As for the walk over keys, rows that were put back may stand below the floor.
 select case when %(newest)s then coalesce((select max(id) from outbox_events), 0) end as seen_to,
        pg_relation_filenode('outbox_events')::bigint as file,
-       date_part('epoch', clock_timestamp() - statement_timestamp()) as seconds_before,
        %(keys)s and coalesce(
            (select true from outbox_events
              where published_at is null and ordering_key is not null and (failed_at is null or blocks_key)
@@ -25,4 +24,5 @@ select case when %(newest)s then coalesce((select max(id) from outbox_events), 0
                and available_at <= statement_timestamp() + make_interval(secs => %(skew)s)
              order by available_at, id
              limit 1),
-           false) as due
+           false) as due,
+       date_part('epoch', clock_timestamp() - statement_timestamp()) as seconds_before  -- the last one: of these, too

@@ -9,6 +9,11 @@ from relay.publisher.slots import More, side_by_side
 PATIENCE = 60.0
 
 
+def hanging() -> bool:
+    """All that is under way waits for others."""
+    return True
+
+
 class Work:
     """Units that wait until they are let go, and are counted."""
 
@@ -39,10 +44,10 @@ async def test_no_more_units_are_under_way_than_there_are_slots(slots: int) -> N
     """And all of them are done."""
     work = Work(20)
     work.go.set()
-    await side_by_side(slots, work.unit, PATIENCE)
+    await side_by_side(slots, work.unit, PATIENCE, hanging)
     assert (work.ended, work.left) == (20, 0)
     waiting = Work(20, slots)
-    task = asyncio.create_task(side_by_side(slots, waiting.unit, PATIENCE))
+    task = asyncio.create_task(side_by_side(slots, waiting.unit, PATIENCE, hanging))
     await waiting.full.wait()
     waiting.go.set()
     await task
@@ -58,7 +63,7 @@ async def test_while_nobody_asks_there_is_one_slot() -> None:
         slots.add(asyncio.current_task())
         return left.pop(0)
 
-    await side_by_side(4, unit, PATIENCE)
+    await side_by_side(4, unit, PATIENCE, hanging)
     assert (len(slots), left) == (1, [])
 
 
@@ -81,14 +86,14 @@ async def test_what_others_have_begun_is_not_given_up_when_one_fails() -> None:
         raise OSError("second")
 
     with pytest.raises(OSError, match="second"):
-        await side_by_side(2, unit, PATIENCE)
+        await side_by_side(2, unit, PATIENCE, hanging)
     assert (ended, begun) == (["first"], 2)
 
 
 async def test_a_cancellation_cancels_all() -> None:
     """Nothing is under way after it."""
     work = Work(9, slots=3)
-    task = asyncio.create_task(side_by_side(3, work.unit, PATIENCE))
+    task = asyncio.create_task(side_by_side(3, work.unit, PATIENCE, hanging))
     await work.full.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -104,7 +109,7 @@ async def test_a_unit_that_was_cancelled_from_elsewhere_is_a_failure() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await side_by_side(2, unit, PATIENCE)
+        await side_by_side(2, unit, PATIENCE, hanging)
 
 
 async def test_where_nobody_ends_for_long_there_is_one_more_slot() -> None:
@@ -120,8 +125,27 @@ async def test_where_nobody_ends_for_long_there_is_one_more_slot() -> None:
         await both.wait()
         return False
 
-    await side_by_side(2, unit, 0.001)
+    await side_by_side(2, unit, 0.001, hanging)
     assert hung == 2
+
+
+async def test_where_slots_are_at_work_there_is_no_further_one() -> None:
+    """Another one would only have to wait for them."""
+    begun = 0
+    looked = asyncio.Event()
+
+    def at_work() -> bool:
+        looked.set()
+        return False
+
+    async def unit(_: More) -> bool:
+        nonlocal begun
+        begun += 1
+        await looked.wait()
+        return False
+
+    await side_by_side(2, unit, 0.001, at_work)
+    assert begun == 1
 
 
 async def test_a_slot_that_had_not_begun_leaves_none_behind_when_it_is_cancelled() -> None:
@@ -139,7 +163,7 @@ async def test_a_slot_that_had_not_begun_leaves_none_behind_when_it_is_cancelled
             ended.append("first")
         return False
 
-    cancelled = asyncio.create_task(side_by_side(2, unit, PATIENCE))
+    cancelled = asyncio.create_task(side_by_side(2, unit, PATIENCE, hanging))
     with pytest.raises(asyncio.CancelledError):
         await cancelled
     assert ended == ["first"]
