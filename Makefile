@@ -34,7 +34,7 @@ docs: $(READY) ## the tables and pictures of the reference pages, from the code 
 chaos: $(READY) ## every death and outage at full size, some minutes
 	@CHAOS=full $(BIN)/python -m pytest tests/chaos $(ARGS)
 
-bench: $(READY) ## what is reached beside the limit and others, three quarters of an hour (QUICK=1: minutes; ARGS="--only drain")
+bench: $(READY) ## what is reached beside the limit and others, some 25 minutes (QUICK=1: minutes; ARGS="--only drain")
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(ARGS)
 
 bench-peers: $(READY) ## others who carry rows of Postgres, in turns with the relay; installs them first (QUICK=1)
