@@ -188,18 +188,6 @@ async def test_a_retry_policy_delays_the_next_delivery(service: Service) -> None
     assert clock() - nacked_at >= 0.9
 
 
-async def test_a_filter_is_honoured_or_refused(service: Service) -> None:
-    """A subscription with a filter delivers what passes it, or is not created at all."""
-    topic = await service.topic()
-    name = "projects/contract/subscriptions/filtered"
-    request = types.Subscription(name=name, topic=topic, filter='attributes.kind = "wanted"')
-    if (code := await service.refusal("Subscriber/CreateSubscription", request)) != "OK":
-        assert code == "UNIMPLEMENTED"
-        return
-    await service.publish(topic, {"data": b"no"}, {"attributes": {"kind": "wanted"}})
-    assert [each.message.data for each in await service.pull(name, 1)] == [b""]
-
-
 async def test_a_key_is_delivered_in_order(service: Service) -> None:
     """Messages of one ordering key arrive in the order in which they were published."""
     topic = await service.topic()

@@ -153,7 +153,18 @@ async def test_a_call_that_waits_stores_nothing(emulator: PubSubEmulator, servic
 async def test_every_part_of_a_fault_travels(emulator: PubSubEmulator, service: Service) -> None:
     """What another process sets is what is in force."""
     topic = await service.topic()
-    fault = Fault("ABORTED", "Publish", "its words", topic, "kind", "poison", 1, after=True, times=1)
+    fault = Fault(
+        "ABORTED",
+        "Publish",
+        "its words",
+        topic,
+        "kind",
+        "poison",
+        1,
+        after=True,
+        times=1,
+        ack_failure="TRANSIENT_FAILURE_OTHER",
+    )
     assert await set_faults(emulator.address, fault, Fault("OK", silent=True, topic="x")) == {
         "in_force": 2,
         "answered": 0,
@@ -164,7 +175,16 @@ async def test_every_part_of_a_fault_travels(emulator: PubSubEmulator, service: 
     assert await service.refusal("Publisher/Publish", publish(topic, {"kind": "poison"})) == "OK"
 
 
-@pytest.mark.parametrize("body", [b'[{"code": "OK"}]', b'[{"code": "ABORTED", "times": -1}]', b'[{"code": 1}]'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'[{"code": "OK"}]',
+        b'[{"code": "ABORTED", "times": -1}]',
+        b'[{"code": 1}]',
+        b'[{"code": "ABORTED", "ack_failure": "FAILURE"}]',
+        b'[{"code": "OK", "silent": true, "ack_failure": "TRANSIENT_FAILURE_X"}]',
+    ],
+)
 async def test_a_fault_that_does_nothing_is_refused(service: Service, body: bytes) -> None:
     """An OK that is neither slow nor silent would be no fault."""
     call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = service.channel.unary_unary("/relay.dev.Faults/Set")

@@ -2,28 +2,20 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
 from relay.dev.pubsub import limits, wire
-from relay.dev.pubsub.status import AlreadyExistsError, InvalidArgumentError, NotFoundError, UnimplementedError
+from relay.dev.pubsub.burials import Burials
+from relay.dev.pubsub.dead_letters import dead_letter
+from relay.dev.pubsub.filters import Filter, passes
+from relay.dev.pubsub.settings import completed, policy_of, updated
+from relay.dev.pubsub.status import AlreadyExistsError, NotFoundError
 from relay.dev.pubsub.subscription import Policy, Subscription
 
 DELETED_TOPIC = "_deleted-topic_"
-
-_NOT_EMULATED = (
-    "push_config.push_endpoint",
-    "bigquery_config",
-    "cloud_storage_config",
-    "bigtable_config",
-    "filter",
-    "enable_exactly_once_delivery",
-    "message_transforms",
-)
-_RETENTION_SECONDS = 7 * 24 * 3600
-_MIN_BACKOFF_SECONDS = 10.0
-_MAX_BACKOFF_SECONDS = 600.0
 
 
 class Catalog:
@@ -36,6 +28,7 @@ class Catalog:
         self._settings: dict[str, Any] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._attached: dict[str, dict[str, Subscription]] = {}
+        self.burials = Burials(clock)
         self._rules = limits.PublishRules()
         self._message_number = count(1)
 
@@ -77,14 +70,24 @@ class Catalog:
         """Attach a subscription to its topic and return it as the service would describe it."""
         limits.check_subscription_name(settings.name)
         self.topic(settings.topic)
-        _refuse_what_is_not_emulated(settings)
         if settings.name in self._settings:
             raise AlreadyExistsError(f"the subscription {settings.name} exists already")
-        _fill_defaults(settings)
-        subscription = Subscription(_policy(settings), self._clock, f"{uuid.uuid4().hex[:12]}-")
-        self._settings[settings.name] = settings
+        policy = self._policy(completed(settings))
+        bury = partial(self._bury, settings.name)
+        subscription = Subscription(policy, self._clock, f"{uuid.uuid4().hex[:12]}-", bury)
         self._subscriptions[settings.name] = subscription
         self._attached[settings.topic][settings.name] = subscription
+        self._describe(settings)
+        return settings
+
+    def update_subscription(self, request: Any) -> Any:
+        """Change what an UpdateSubscriptionRequest names, for deliveries to come; return the description."""
+        name = request.subscription.name
+        settings = updated(self.settings(name), request)
+        subscription = self._subscriptions[name]
+        subscription.policy = self._policy(settings)
+        self._describe(settings)
+        subscription.notify()
         return settings
 
     def settings(self, name: str) -> Any:
@@ -108,6 +111,7 @@ class Catalog:
         """Drop a subscription with all that it holds; its consumers are told."""
         self.subscription(name).delete()
         topic = self._settings.pop(name).topic
+        self.burials.discard(name)
         self._attached.get(topic, {}).pop(name, None)
         del self._subscriptions[name]
 
@@ -117,17 +121,47 @@ class Catalog:
         self._rules.check_request(request.messages, len(raw))
         bodies = wire.messages_of(raw, request.messages)
         ordering_key = self._rules.check_messages(request.messages, bodies)
+        return self._store(request.topic, request.messages, bodies, ordering_key)
+
+    def _store(self, topic: str, messages: Sequence[Any], bodies: Sequence[bytes], ordering_key: str) -> list[str]:
+        """Give messages to a topic's subscriptions, parsed and as serialised; return their ids."""
         now = wire.publish_time(self._wall())
         ids = [str(next(self._message_number)) for _ in bodies]
         stored = [b"".join((body, now, wire.message_id(number))) for body, number in zip(bodies, ids, strict=True)]
-        for subscription in self._attached[request.topic].values():
-            subscription.publish(stored, ordering_key)
+        for subscription in self._attached[topic].values():
+            wanted = subscription.policy.filter
+            chosen = stored if wanted is None else _chosen(wanted, messages, stored)
+            if chosen:
+                subscription.publish(chosen, ordering_key)
         return ids
+
+    def _policy(self, settings: Any) -> Policy:
+        """Return how a subscription delivers, if there is the topic that it buries to."""
+        if settings.HasField("dead_letter_policy"):
+            self.topic(settings.dead_letter_policy.dead_letter_topic)
+        return policy_of(settings)
+
+    def _describe(self, settings: Any) -> None:
+        self._settings[settings.name] = settings
+        if settings.HasField("dead_letter_policy"):
+            self.burials.add(settings.name, self._subscriptions[settings.name])
+        else:
+            self.burials.discard(settings.name)
+
+    def _bury(self, subscription: str, message: bytes, attempts: int) -> bool:
+        """Publish a message to its subscription's dead-letter topic; whether there is one, still."""
+        topic = self._settings[subscription].dead_letter_policy.dead_letter_topic
+        if topic not in self._topics:
+            return False
+        letter = dead_letter(message, subscription, attempts)
+        self._store(topic, [letter], [letter.SerializeToString()], letter.ordering_key)
+        return True
 
     def clear(self) -> None:
         """Forget everything, as a service of which nothing was kept; consumers are told."""
-        for subscription in self._subscriptions.values():
+        for name, subscription in self._subscriptions.items():
             subscription.delete()
+            self.burials.discard(name)
         for names in (self._topics, self._settings, self._subscriptions, self._attached):
             names.clear()
 
@@ -137,45 +171,10 @@ class Catalog:
             subscription.notify()
 
 
+def _chosen(wanted: Filter, messages: Sequence[Any], stored: Sequence[bytes]) -> Sequence[bytes]:
+    """Return those stored messages that pass a filter; the others count as acknowledged."""
+    return [body for message, body in zip(messages, stored, strict=True) if passes(wanted, message.attributes)]
+
+
 def _of_project(project: str, names: dict[str, Any]) -> Iterator[str]:
     return (name for name in sorted(names) if name.startswith(f"{project}/"))
-
-
-def _refuse_what_is_not_emulated(settings: Any) -> None:
-    for path in _NOT_EMULATED:
-        value = settings
-        for part in path.split("."):
-            value = getattr(value, part)
-        if value and value != type(value)():
-            raise UnimplementedError(f"the emulator does not implement subscriptions with {path}")
-
-
-def _fill_defaults(settings: Any) -> None:
-    settings.ack_deadline_seconds = limits.ack_deadline(settings.ack_deadline_seconds)
-    settings.state = wire.SUBSCRIPTION_ACTIVE
-    if not settings.HasField("message_retention_duration"):
-        settings.message_retention_duration.seconds = _RETENTION_SECONDS
-
-
-def _policy(settings: Any) -> Policy:
-    retry = settings.retry_policy
-    lowest = highest = 0.0
-    if settings.HasField("retry_policy"):
-        lowest = _seconds(retry, "minimum_backoff", _MIN_BACKOFF_SECONDS)
-        highest = _seconds(retry, "maximum_backoff", _MAX_BACKOFF_SECONDS)
-    return Policy(
-        ack_deadline=settings.ack_deadline_seconds,
-        ordered=settings.enable_message_ordering,
-        counts_attempts=settings.HasField("dead_letter_policy"),
-        min_backoff=lowest,
-        max_backoff=max(lowest, highest),
-    )
-
-
-def _seconds(policy: Any, name: str, default: float) -> float:
-    if not policy.HasField(name):
-        return default
-    seconds: float = getattr(policy, name).ToTimedelta().total_seconds()
-    if not 0 <= seconds <= _MAX_BACKOFF_SECONDS:
-        raise InvalidArgumentError(f"a {name} of {seconds} s is outside 0 to {_MAX_BACKOFF_SECONDS:.0f} seconds")
-    return seconds

@@ -28,7 +28,7 @@ class Delivery:
 
     message: bytes  # the serialised PubsubMessage, shared by all subscriptions
     lane: "Lane"
-    attempt: int = 0
+    attempt: int = 1  # of the delivery that is to come, or is held: one more than have failed
     ack_id: str = ""
     consumer: Consumer | None = None  # who holds it, None while it waits
 
@@ -61,5 +61,4 @@ class Batch:
         self.consumer.messages += 1
         self.consumer.bytes += size
         delivery.consumer = self.consumer
-        delivery.attempt += 1
         self.deliveries.append(delivery)

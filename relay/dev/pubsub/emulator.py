@@ -1,7 +1,9 @@
 """The emulator as a server: started and stopped, in this process."""
 
+import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, Self
 
 import grpc
@@ -42,6 +44,7 @@ class PubSubEmulator:
         self.faults = Faults(changed=self._catalog.wake)
         self.requests = RequestCounts()
         self._server: grpc.aio.Server | None = None
+        self._burials: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
@@ -70,14 +73,18 @@ class PubSubEmulator:
         self.faults.resume()
         await server.start()
         self._server = server
+        self._burials = asyncio.create_task(self._catalog.burials.run())
 
     async def stop(self) -> None:
         """End open calls with UNAVAILABLE and close the port. What is stored stays for the next start."""
-        if self._server is None:
+        if self._server is None or self._burials is None:
             return
         self.faults.stop()
         await self._server.stop(_STOP_GRACE_SECONDS)
         self._server = None
+        self._burials.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._burials
 
     def clear(self) -> None:
         """Forget every topic, subscription and message."""

@@ -13,6 +13,8 @@ a message before one for a topic, before one for a method, before one for everyt
     Fault("OK", method="Publish", after=True, silent=True)          the messages are stored, the answer never comes
     Fault("OK", silent=True)                                        half-open: calls are taken and never answered
     Fault("ABORTED", method="Publish", times=2)                     the next two calls only
+    Fault("UNAVAILABLE", method="Acknowledge", times=1,             the acknowledgements of one request fail, as those
+          ack_failure="TRANSIENT_FAILURE_SERVICE_UNAVAILABLE")      of exactly-once delivery do; over a stream too
 """
 
 import asyncio
@@ -25,6 +27,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 
+from relay.dev.pubsub.settlement import PERMANENT, TRANSIENT
 from relay.dev.pubsub.status import InvalidArgumentError, StatusError
 
 FAULTS_SET: Final = "/relay.dev.Faults/Set"
@@ -34,11 +37,12 @@ NO_ERROR: Final = "OK"
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a fault may look at: the method's last name, and the topic and messages that the request names."""
+    """What a fault may look at: the method's last name, and the topic, messages and ack ids that the request names."""
 
     method: str
     topic: str = ""
     messages: Sequence[Any] = ()
+    ack_ids: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,18 @@ class Fault:
     after: bool = False  # the work is done first
     silent: bool = False  # no answer ever comes, until the caller gives up or the emulator stops
     times: int = 0  # so many calls, 0 for all
+    ack_failure: str = ""  # of every ack id in the call, as an ErrorInfo has it: TRANSIENT_FAILURE_... is tried again
 
     def __post_init__(self) -> None:
         if self.code not in grpc.StatusCode.__members__:
             raise InvalidArgumentError(f"{self.code!r} is not the name of a gRPC code")
         if self.code == NO_ERROR and not (self.delay_ms or self.silent):
             raise InvalidArgumentError("a fault that answers OK needs delay_ms or silent; else it is none")
+        if self.ack_failure and (self.code == NO_ERROR or not self.ack_failure.startswith((TRANSIENT, PERMANENT))):
+            raise InvalidArgumentError(
+                f"an ack_failure, {self.ack_failure!r}, begins with {TRANSIENT} or {PERMANENT}, and needs a code of an"
+                " error"
+            )
         if self.delay_ms < 0 or self.times < 0:
             raise InvalidArgumentError(f"delay_ms {self.delay_ms} and times {self.times} must not be negative")
 
@@ -93,8 +103,8 @@ _STOPPING = Fault("UNAVAILABLE", detail="the emulator is stopping")
 class FaultError(StatusError):
     """A call met a fault in force."""
 
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.detail)
+    def __init__(self, fault: Fault, ack_ids: Sequence[str] = ()) -> None:
+        super().__init__(fault.detail, dict.fromkeys(ack_ids, fault.ack_failure) if fault.ack_failure else None)
         self.code = fault.code
 
 
@@ -142,9 +152,9 @@ class Faults:
             yield
         elif fault.after:
             yield
-            await self._suffer(fault)
+            await self._suffer(fault, call)
         else:
-            await self._suffer(fault)
+            await self._suffer(fault, call)
             yield
 
     def check(self, method: str) -> None:
@@ -154,6 +164,13 @@ class Faults:
         found = self._find(Call(method))
         if found is not None and found.fault.refuses:
             raise FaultError(self._use(found))
+
+    def ack_failure(self, method: str) -> str:
+        """For ack ids that come over a stream: what they are answered as a call of the method would be, if anything."""
+        found = self._find(Call(method))
+        if found is None or not found.fault.ack_failure:
+            return ""
+        return self._use(found).ack_failure
 
     def set_from(self, body: bytes) -> bytes:
         """Answer FAULTS_SET: the body is a JSON array of faults, empty to clear them."""
@@ -180,14 +197,14 @@ class Faults:
         self.answered += 1
         return found.fault
 
-    async def _suffer(self, fault: Fault) -> None:
+    async def _suffer(self, fault: Fault, call: Call) -> None:
         if fault.delay_ms or fault.silent:
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if fault.silent else fault.delay_ms / 1_000):
                     await self._stopped.wait()
                 raise FaultError(_STOPPING)
         if fault.code != NO_ERROR:
-            raise FaultError(fault)
+            raise FaultError(fault, call.ack_ids)
 
 
 async def set_faults(address: str, *faults: Fault) -> dict[str, Any]:

@@ -32,8 +32,11 @@ class Lane(Protocol):
     def forget(self, delivery: Delivery) -> None:
         """Drop a drawn delivery that was acknowledged."""
 
+    def is_next(self, delivery: Delivery) -> bool:
+        """Whether no earlier delivery must be settled before this drawn one."""
+
     def withdraw(self, delivery: Delivery) -> Sequence[Delivery]:
-        """Name the drawn deliveries, in order, that must be repeated because this one failed."""
+        """Name the failed delivery, and then the drawn ones that must be repeated with it, in order."""
 
     def put_back(self, deliveries: Sequence[Delivery], due: float) -> None:
         """Queue withdrawn deliveries, not to be drawn before `due`."""
@@ -70,6 +73,10 @@ class Unordered:
 
     def forget(self, delivery: Delivery) -> None:
         """Do nothing: a drawn delivery leaves no trace here."""
+
+    def is_next(self, delivery: Delivery) -> bool:  # noqa: ARG002 - each for itself
+        """Always."""
+        return True
 
     def withdraw(self, delivery: Delivery) -> Sequence[Delivery]:
         """Name the failed delivery alone."""
@@ -118,6 +125,10 @@ class Ordered:
     def forget(self, delivery: Delivery) -> None:
         """Drop the delivery; with the last one drawn, the key is anyone's again."""
         self._drawn.pop(delivery, None)
+
+    def is_next(self, delivery: Delivery) -> bool:
+        """Whether the delivery is the earliest one drawn."""
+        return next(iter(self._drawn), None) is delivery
 
     def withdraw(self, delivery: Delivery) -> Sequence[Delivery]:
         """Name the failed delivery and every later one of the key that was drawn."""

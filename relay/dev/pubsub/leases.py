@@ -54,6 +54,11 @@ class Leases:
                 self._held[ack_id] = (delivery, fresh)
         self._push(deadline, fresh)
 
+    def held(self, ack_id: str) -> Delivery | None:
+        """Return what is held under an ack id; None if nothing ever was, or is no longer."""
+        held = self._held.get(ack_id)
+        return None if held is None else held[0]
+
     def end(self, ack_id: str) -> Delivery | None:
         """Stop holding an ack id; None if it never was, or is no longer, held."""
         held = self._held.pop(ack_id, None)
@@ -69,6 +74,10 @@ class Leases:
         while self._buckets and self._buckets[0][0] <= now:
             late.extend(heappop(self._buckets)[2].values())
         return late
+
+    def newest_first(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Return held deliveries, those that were granted last before the others."""
+        return sorted(deliveries, key=lambda each: int(each.ack_id[len(self._prefix) :]), reverse=True)
 
     def next_deadline(self) -> float | None:
         """Return when the next lease may end, if any is held."""

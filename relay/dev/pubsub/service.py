@@ -3,7 +3,7 @@
 Generic handlers over serialised messages, without generated servicers: an answer is bytes.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -15,6 +15,7 @@ from relay.dev.pubsub import wire
 from relay.dev.pubsub.catalog import Catalog
 from relay.dev.pubsub.faults import FAULTS_SET, Call, Faults
 from relay.dev.pubsub.requests import REQUESTS_OF, RequestCounts
+from relay.dev.pubsub.settlement import check_settled
 from relay.dev.pubsub.status import InvalidArgumentError, StatusError, UnimplementedError
 from relay.dev.pubsub.streaming import Stream, modify, pull
 
@@ -70,6 +71,11 @@ class PubSubService(grpc.GenericRpcHandler):
                 wire.DeleteSubscriptionRequest,
                 self._delete_subscription,
             ),
+            (
+                _SUBSCRIBER + "UpdateSubscription",
+                wire.UpdateSubscriptionRequest,
+                self._update_subscription,
+            ),
             (_SUBSCRIBER + "Acknowledge", wire.AcknowledgeRequest, self._acknowledge),
             (
                 _SUBSCRIBER + "ModifyAckDeadline",
@@ -91,7 +97,7 @@ class PubSubService(grpc.GenericRpcHandler):
     def _unary(self, method: str, parse: Callable[[bytes], Any], answer: _Answer) -> _Handler:
         async def handle(request: Any, context: _Context) -> bytes:
             try:
-                async with self._faults.around(Call(method, _topic_of(request))):
+                async with self._faults.around(Call(method, _topic_of(request), ack_ids=_ack_ids_of(request))):
                     return answer(request)
             except StatusError as error:
                 return await _abort(context, error)
@@ -116,12 +122,11 @@ class PubSubService(grpc.GenericRpcHandler):
             return await _abort(context, error)
 
     async def _stream(self, requests: AsyncIterator[Any], context: _Context) -> None:
-        check = partial(self._faults.check, "StreamingPull")
         write: Callable[[bytes], Awaitable[None]] = context.write
         try:
             async with self._faults.around(Call("StreamingPull")):
                 await context.send_initial_metadata(())  # tells the caller that the stream is open
-                await Stream(self._catalog, requests, write, check).run()
+                await Stream(self._catalog, requests, write, self._faults).run()
         except StatusError as error:
             await _abort(context, error)
 
@@ -168,16 +173,19 @@ class PubSubService(grpc.GenericRpcHandler):
         self._catalog.delete_subscription(request.subscription)
         return _EMPTY
 
+    def _update_subscription(self, request: Any) -> bytes:
+        return _bytes(self._catalog.update_subscription(request))
+
     def _acknowledge(self, request: Any) -> bytes:
         subscription = self._catalog.subscription(request.subscription)
         _require_ack_ids(request)
-        subscription.acknowledge(request.ack_ids)
+        check_settled(subscription.acknowledge(request.ack_ids))
         return _EMPTY
 
     def _modify_ack_deadline(self, request: Any) -> bytes:
         subscription = self._catalog.subscription(request.subscription)
         _require_ack_ids(request)
-        modify(subscription, request.ack_ids, request.ack_deadline_seconds)
+        check_settled(modify(subscription, request.ack_ids, request.ack_deadline_seconds))
         return _EMPTY
 
 
@@ -186,7 +194,11 @@ async def _refuse(requests: Any, context: _Context, method: str) -> None:  # noq
 
 
 async def _abort(context: _Context, error: StatusError) -> bytes:
-    await context.abort(grpc.StatusCode[error.code], str(error))
+    code, message = grpc.StatusCode[error.code], str(error)
+    details: tuple[tuple[str, bytes], ...] = ()
+    if error.ack_failures:
+        details = (("grpc-status-details-bin", wire.ack_errors(code.value[0], message, error.ack_failures)),)
+    await context.abort(code, message, details)
 
 
 def _parsed(raw: bytes) -> Any:
@@ -199,6 +211,12 @@ def _parsed(raw: bytes) -> Any:
 def _topic_of(request: Any) -> str:
     """The topic that a request names: as a field, or because it is one."""
     return str(getattr(request, "name" if isinstance(request, wire.Topic) else "topic", ""))
+
+
+def _ack_ids_of(request: Any) -> Sequence[str]:
+    """The ack ids that a request settles."""
+    ack_ids: Sequence[str] = getattr(request, "ack_ids", ())
+    return ack_ids
 
 
 def _require_ack_ids(request: Any) -> None:

@@ -3,52 +3,20 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
-from typing import Any, Self
+from typing import Any
 
-from relay.dev.pubsub import limits, wire
+from relay.dev.pubsub import limits, settlement, wire
 from relay.dev.pubsub.catalog import Catalog
 from relay.dev.pubsub.delivery import Consumer, Delivery
+from relay.dev.pubsub.faults import Faults
+from relay.dev.pubsub.settlement import AckFailures
 from relay.dev.pubsub.status import InvalidArgumentError, NotFoundError
 from relay.dev.pubsub.subscription import BATCH_MESSAGES, Subscription
+from relay.dev.pubsub.waiting import Waiter
 
 _LONGEST_PULL = 90.0
 _EARLY_FRACTION = 0.1
 _EARLY_AT_MOST = 1.0
-
-_ORDERED: bytes = wire.StreamingPullResponse(
-    subscription_properties={"message_ordering_enabled": True}
-).SerializeToString()
-
-
-class Waiter:
-    """Waits until trying again is worth it: a listener's call, a lease's end, or a timeout."""
-
-    def __init__(self, subscription: Subscription) -> None:
-        self._subscription = subscription
-        self._changed = asyncio.Event()
-
-    def __enter__(self) -> Self:
-        self._subscription.listen(self.wake)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._subscription.unlisten(self.wake)
-
-    def wake(self) -> None:
-        """End the wait, or the next one."""
-        self._changed.set()
-
-    async def wait(self, at_most: float | None = None) -> None:
-        """Wait."""
-        due = self._subscription.next_event()
-        if due is not None:
-            pause = max(0.0, due - self._subscription.now())
-            at_most = pause if at_most is None else min(at_most, pause)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(at_most):
-                await self._changed.wait()
-        self._changed.clear()
 
 
 async def pull(
@@ -93,12 +61,13 @@ class Stream:
         catalog: Catalog,
         requests: AsyncIterator[Any],
         write: Callable[[bytes], Awaitable[None]],
-        check: Callable[[], None],
+        faults: Faults,
     ) -> None:
         self._catalog = catalog
         self._requests = requests
         self._write = write
-        self._check = check
+        self._faults = faults
+        self._confirmations = wire.StreamingPullResponse()
 
     async def run(self) -> None:
         """Serve the stream until its caller ends it, or something raises a StatusError."""
@@ -114,18 +83,19 @@ class Stream:
             max_messages=_limit(first.max_outstanding_messages),
             max_bytes=_limit(first.max_outstanding_bytes),
         )
+        self._waiter = waiter = Waiter(subscription)
         self._settle(first)
-        tail = _ORDERED if subscription.policy.ordered else b""
-        with Waiter(subscription) as waiter:
+        with waiter:
             reader = asyncio.create_task(self._read())
             reader.add_done_callback(lambda _: waiter.wake())
             try:
                 while not reader.done():
-                    self._check()
+                    self._faults.check("StreamingPull")
                     _check_alive(subscription)
                     batch = subscription.take(consumer, ack_deadline=self._ack_deadline)
-                    if batch:
-                        await self._write(_framed(batch, subscription) + tail)
+                    confirmed = self._confirmed()
+                    if batch or confirmed:
+                        await self._write(_framed(batch, subscription) + confirmed + _properties(subscription))
                     else:
                         await waiter.wait()
                 reader.result()
@@ -149,21 +119,44 @@ class Stream:
                 f" {len(request.modify_deadline_seconds)} deadlines for them"
             )
         if request.ack_ids:
-            self._subscription.acknowledge(request.ack_ids)
+            self._acknowledge(request.ack_ids)
         by_seconds: dict[int, list[str]] = {}
         for ack_id, seconds in zip(request.modify_deadline_ack_ids, request.modify_deadline_seconds, strict=True):
             by_seconds.setdefault(seconds, []).append(ack_id)
         for seconds, ack_ids in by_seconds.items():
-            modify(self._subscription, ack_ids, seconds)
+            self._modify(ack_ids, seconds)
+
+    def _acknowledge(self, ack_ids: Sequence[str]) -> None:
+        failures = self._asked_for("Acknowledge", ack_ids) or self._subscription.acknowledge(ack_ids)
+        if self._subscription.policy.exactly_once:
+            self._confirm(settlement.acknowledged(ack_ids, failures))
+
+    def _modify(self, ack_ids: Sequence[str], seconds: int) -> None:
+        failures = self._asked_for("ModifyAckDeadline", ack_ids) or modify(self._subscription, ack_ids, seconds)
+        if self._subscription.policy.exactly_once:
+            self._confirm(settlement.modified(ack_ids, failures))
+
+    def _asked_for(self, method: str, ack_ids: Sequence[str]) -> AckFailures:
+        """Return what a fault has for ack ids, of which the subscription then does not hear."""
+        reason = self._faults.ack_failure(method) if self._subscription.policy.exactly_once else ""
+        return dict.fromkeys(ack_ids, reason) if reason else {}
+
+    def _confirm(self, confirmation: Any) -> None:
+        """Add to what the next response confirms, and send one soon."""
+        self._confirmations.MergeFrom(confirmation)
+        self._waiter.wake()
+
+    def _confirmed(self) -> bytes:
+        """Return what there is to confirm since the last response, if anything."""
+        serialised: bytes = self._confirmations.SerializeToString()
+        self._confirmations.Clear()
+        return serialised
 
 
-def modify(subscription: Subscription, ack_ids: Sequence[str], seconds: int) -> None:
+def modify(subscription: Subscription, ack_ids: Sequence[str], seconds: int) -> AckFailures:
     """Apply a new deadline to ack ids; 0 gives the deliveries back."""
     limits.check_extension(seconds)
-    if seconds:
-        subscription.extend(ack_ids, seconds)
-    else:
-        subscription.nack(ack_ids)
+    return subscription.extend(ack_ids, seconds) if seconds else subscription.nack(ack_ids)
 
 
 def _limit(requested: int) -> int:
@@ -173,6 +166,11 @@ def _limit(requested: int) -> int:
 def _check_alive(subscription: Subscription) -> None:
     if subscription.deleted:
         raise NotFoundError("the subscription was deleted")
+
+
+def _properties(subscription: Subscription) -> bytes:
+    policy = subscription.policy
+    return wire.subscription_properties(ordered=policy.ordered, exactly_once=policy.exactly_once)
 
 
 def _framed(batch: Iterable[Delivery], subscription: Subscription) -> bytes:

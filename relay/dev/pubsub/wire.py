@@ -6,9 +6,13 @@ out of its request as it stands, and a field is added by appending it, because t
 two serialised messages is their merge.
 """
 
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final
 
 from google.pubsub_v1 import types
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
 
 AcknowledgeRequest: Final[Any] = types.AcknowledgeRequest.pb()
 DeleteSubscriptionRequest: Final[Any] = types.DeleteSubscriptionRequest.pb()
@@ -24,11 +28,13 @@ ListTopicsResponse: Final[Any] = types.ListTopicsResponse.pb()
 ModifyAckDeadlineRequest: Final[Any] = types.ModifyAckDeadlineRequest.pb()
 PublishRequest: Final[Any] = types.PublishRequest.pb()
 PublishResponse: Final[Any] = types.PublishResponse.pb()
+PubsubMessage: Final[Any] = types.PubsubMessage.pb()
 PullRequest: Final[Any] = types.PullRequest.pb()
 StreamingPullRequest: Final[Any] = types.StreamingPullRequest.pb()
 StreamingPullResponse: Final[Any] = types.StreamingPullResponse.pb()
 Subscription: Final[Any] = types.Subscription.pb()
 Topic: Final[Any] = types.Topic.pb()
+UpdateSubscriptionRequest: Final[Any] = types.UpdateSubscriptionRequest.pb()
 
 SUBSCRIPTION_ACTIVE: Final = int(types.Subscription.State.ACTIVE)
 TOPIC_ACTIVE: Final = int(types.Topic.State.ACTIVE)
@@ -112,3 +118,20 @@ def received_message(ack_id: str, message: bytes, attempt: int) -> bytes:
     tail = _RECEIVED_ATTEMPT + varint(attempt) if attempt else b""
     size = len(head) + len(message) + len(tail)
     return b"".join((_RESPONSE_MESSAGES, varint(size), head, message, tail))
+
+
+@cache
+def subscription_properties(*, ordered: bool, exactly_once: bool) -> bytes:
+    """Return what a streaming response tells of its subscription, to be appended to it."""
+    properties = {"message_ordering_enabled": ordered, "exactly_once_delivery_enabled": exactly_once}
+    serialised: bytes = StreamingPullResponse(subscription_properties=properties).SerializeToString()
+    return serialised
+
+
+def ack_errors(code: int, message: str, ack_failures: Mapping[str, str]) -> bytes:
+    """Return the status of a request of which ack ids failed, with what became of each of those."""
+    info = ErrorInfo(reason="EXACTLY_ONCE_ACKID_FAILURE", domain="pubsub.googleapis.com", metadata=dict(ack_failures))
+    status = Status(code=code, message=message)
+    status.details.add().Pack(info)
+    serialised: bytes = status.SerializeToString()
+    return serialised

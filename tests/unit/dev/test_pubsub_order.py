@@ -1,5 +1,7 @@
 """A subscription with ordering under everything that can happen, in any sequence."""
 
+from dataclasses import replace
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -15,15 +17,23 @@ _choice = st.integers(min_value=0, max_value=1_000)
 class OrderedSubscription(RuleBasedStateMachine):
     """Publishes, takes, settles and lets time pass; watches what each delivery follows."""
 
+    policy = Policy(ordered=True, ack_deadline=10, min_backoff=1, max_backoff=4)
+
     def __init__(self) -> None:
         super().__init__()
         self.now = 1_000.0
-        policy = Policy(ordered=True, ack_deadline=10, min_backoff=1, max_backoff=4)
-        self.subscription = Subscription(policy, lambda: self.now)
+        self.subscription = Subscription(self.policy, lambda: self.now, bury=self.bury)
+        self.attempts: dict[bytes, int] = {}
         self.consumers = [Consumer(max_messages=4) for _ in range(CONSUMERS)]
         self.published: dict[str, int] = dict.fromkeys(KEYS, 0)
         self.acknowledged: set[bytes] = set()
         self.held: dict[str, tuple[bytes, Consumer]] = {}
+
+    def bury(self, message: bytes, attempts: int) -> bool:
+        """Take a dead letter, which its subscription is done with."""
+        assert attempts == self.policy.max_attempts
+        self.acknowledged.add(message)
+        return True
 
     @rule(key=st.sampled_from(KEYS), size=st.integers(min_value=1, max_value=3))
     def publish(self, key: str, size: int) -> None:
@@ -45,6 +55,8 @@ class OrderedSubscription(RuleBasedStateMachine):
         for delivery in batch:
             self.check_order(delivery.message, consumer)
             assert delivery.message not in self.acknowledged
+            assert delivery.attempt >= self.attempts.get(delivery.message, 1)
+            self.attempts[delivery.message] = delivery.attempt
             self.held[delivery.ack_id] = (delivery.message, consumer)
 
     @rule(choice=_choice)
@@ -52,8 +64,9 @@ class OrderedSubscription(RuleBasedStateMachine):
         """Settle one delivery."""
         if self.held:
             ack_id = list(self.held)[choice % len(self.held)]
-            self.acknowledged.add(self.held[ack_id][0])
-            self.subscription.acknowledge([ack_id])
+            message = self.held[ack_id][0]
+            if not self.subscription.acknowledge([ack_id]):
+                self.acknowledged.add(message)
             self.forget_what_ended()
 
     @rule(choice=_choice)
@@ -117,5 +130,13 @@ class OrderedSubscription(RuleBasedStateMachine):
             assert f"{key}:{earlier}".encode() in self.acknowledged | mine
 
 
-OrderedSubscription.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+class StrictSubscription(OrderedSubscription):
+    """The same with exactly-once delivery, and a dead-letter topic for what fails twice."""
+
+    policy = replace(OrderedSubscription.policy, exactly_once=True, max_attempts=2)
+
+
+for machine in (OrderedSubscription, StrictSubscription):
+    machine.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 test_a_key_is_never_delivered_out_of_order = OrderedSubscription.TestCase
+test_nor_is_one_that_is_strict_or_makes_dead_letters = StrictSubscription.TestCase
