@@ -150,8 +150,8 @@ class Catalog:
 
     def _bury(self, subscription: str, message: bytes, attempts: int) -> bool:
         """Publish a message to its subscription's dead-letter topic; whether there is one, still."""
-        topic = self._settings[subscription].dead_letter_policy.dead_letter_topic
-        if topic not in self._topics:
+        settings = self._settings.get(subscription)  # deleted, it may have a stream that still settles
+        if settings is None or (topic := settings.dead_letter_policy.dead_letter_topic) not in self._topics:
             return False
         letter = dead_letter(message, subscription, attempts)
         self._store(topic, [letter], [letter.SerializeToString()], letter.ordering_key)

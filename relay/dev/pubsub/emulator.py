@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, Self
 
 import grpc
@@ -83,8 +82,9 @@ class PubSubEmulator:
         await self._server.stop(_STOP_GRACE_SECONDS)
         self._server = None
         self._burials.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._burials
+        await asyncio.wait({self._burials})
+        if not self._burials.cancelled():
+            self._burials.result()  # raises what ended it before
 
     def clear(self) -> None:
         """Forget every topic, subscription and message."""

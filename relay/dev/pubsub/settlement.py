@@ -16,7 +16,12 @@ UNORDERED: Final = f"{TRANSIENT}UNORDERED_ACK_ID"
 
 
 def check_settled(failures: AckFailures) -> None:
-    """Refuse a request of its own in which some ack ids failed; the others are settled all the same."""
+    """Refuse a request of its own in which some ack ids failed; the others are settled all the same.
+
+    The failures travel as metadata, of which gRPC takes 8 to 16 kB unless a client allows for more
+    (`grpc.max_metadata_size`): some 200 ack ids. Google's clients do, save on an emulator; whoever does not reads
+    RESOURCE_EXHAUSTED, which is gRPC's own.
+    """
     if failures:
         raise AckIdsError(failures)
 

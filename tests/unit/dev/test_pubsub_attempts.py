@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import pytest
 
+from relay.dev.pubsub import wire
+from relay.dev.pubsub.catalog import Catalog
 from relay.dev.pubsub.delivery import Consumer, Delivery
 from relay.dev.pubsub.settlement import INVALID, UNORDERED
 from relay.dev.pubsub.subscription import Policy, Subscription
@@ -195,3 +197,19 @@ def test_an_ordinary_subscription_tells_nothing() -> None:
     for settle in (world.subscription.acknowledge, world.subscription.nack):
         assert settle([first]) == {}
     assert world.subscription.extend([first], 10) == {}
+
+
+def test_a_deleted_subscription_buries_nothing() -> None:
+    """A stream may still settle what it held when the subscription went."""
+    catalog = Catalog(lambda: 1_000.0)
+    topic, name = "projects/p/topics/topic", "projects/p/subscriptions/subscription"
+    catalog.create_topic(wire.Topic(name=topic))
+    policy = {"dead_letter_topic": topic, "max_delivery_attempts": 5}
+    catalog.create_subscription(wire.Subscription(name=name, topic=topic, dead_letter_policy=policy))
+    subscription = catalog.subscription(name)
+    subscription.publish([b"a"])
+    (held,) = subscription.take(Consumer())
+    held.attempt = 5
+    catalog.delete_subscription(name)
+    subscription.nack([held.ack_id])
+    assert [each.attempt for each in subscription.take(Consumer())] == [6]
