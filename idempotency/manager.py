@@ -1,57 +1,107 @@
-"""Remembers in Redis which events a consumer has processed."""
+"""The store in Redis, for code with an event loop."""
 
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from importlib import resources
-from uuid import UUID, uuid4
+from typing import Any, TypeVar, Unpack
 
 from redis.asyncio import Redis, RedisCluster
 from redis.asyncio.client import Pipeline
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from idempotency import keys
+from idempotency.asking import Asking
+from idempotency.call import Call
+from idempotency.errors import IdempotencyError
+from idempotency.examination import Facts, configured, warnings
+from idempotency.patience import ASKED_IN_VAIN, Patience, is_read_only
+from idempotency.settings import DEFAULTS, Overrides, Settings, overridden
+from idempotency.store import Store
 
-# As long as a broker may redeliver, and then some.
-DEFAULT_TTL = timedelta(hours=720)
-
-_MILLISECOND = timedelta(milliseconds=1)
+_T = TypeVar("_T")
 
 
-class Manager:
-    """The store, over a Redis client of the caller's.
+class Manager(Store):
+    """The store, over a Redis client of the caller's: `Manager(redis)` or `Manager(redis, prefix="shop")`.
 
-    A mark is the key `<prefix>:evt:processed:<consumer>:<event_id>`, which lives for `ttl`.
+    The client may be one of a single server, of Sentinel or of a Cluster, such as `connect` makes; it stays the
+    caller's to close. A mark is the key `<prefix>:evt:processed:<consumer>:<event_id>`, which lives for `ttl`.
+
+    Every call may be repeated by Redis's failures without taking effect twice. When Redis cannot be asked for
+    `retry_for`, StoreUnavailableError is raised, or is the answer of each event in the calls that take many.
     """
 
-    def __init__(self, redis: Redis | RedisCluster, *, prefix: str = "pf", ttl: timedelta = DEFAULT_TTL) -> None:
+    def __init__(
+        self,
+        redis: Redis | RedisCluster,
+        settings: Settings = DEFAULTS,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+        **overrides: Unpack[Overrides],
+    ) -> None:
         _require_client(redis)
-        self._prefix = prefix
-        self._life_ms = _milliseconds(ttl)
-        script = resources.files("idempotency").joinpath("scripts", "check_and_mark.lua")
-        self._check_and_mark = redis.register_script(script.read_text(encoding="utf-8"))
+        super().__init__(overridden(settings, overrides), clock=clock, sleep=sleep, chance=chance)
+        self._redis: Any = redis  # the client's types say neither what a script answers nor what is not decoded
+        self._is_cluster = isinstance(redis, RedisCluster)
 
-    async def check_and_mark_processed(self, consumer: str, event_id: UUID | str) -> bool:
-        """At most once: mark the event as processed before its effect, and tell whether it was marked already.
+    async def ask(self, call: Call[_T]) -> list[_T | IdempotencyError]:
+        """Carry a call out, and answer for each of its events."""
+        asking = Asking(call, by_slot=self._is_cluster)
+        patience = Patience(self.settings, self.clock, self.chance)
+        while commands := asking.commands():
+            sent_at = self.clock()
+            failure = asking.take(await self._send(commands), sent_at)
+            if failure is not None:
+                await self._recover(failure)
+                pause = patience.pause(failure)
+                if pause is None:
+                    asking.give_up(patience.exhausted(failure))
+                else:
+                    await self.sleep(pause)
+        return asking.answers()
 
-        True means "processed before, skip it". Of many callers at once exactly one gets False, and gets it although
-        an answer was lost on the way and Redis was asked again. Raises InvalidKeyError for a nameless consumer and
-        for an event id that is no UUID.
-
-        What nobody can repair: a consumer that crashes between this call and its effect does not get the event again.
-        Where Redis fails until its exception reaches the caller, or the call is cancelled, the mark may be set or not;
-        if it is, the next delivery is told True although nobody acted.
-        """
-        key = keys.processed(self._prefix, consumer, event_id)
-        # The call's and not the request's: a request that is sent again is still the same call.
-        token = uuid4().hex
+    async def examine(self, retention: timedelta | None = None) -> list[str]:
+        """What an operator should know before the store is relied on, one sentence each; none when all is well."""
+        facts = Facts()
+        for section in ("memory", "persistence"):
+            try:
+                facts.learn(await self._of_servers("info", section))
+            except ASKED_IN_VAIN as error:
+                facts.unread(section, error)
         try:
-            return await self._is_marked_by_another(key, token)
-        except (RedisConnectionError, RedisTimeoutError):
-            # A client made by `from_url` does not ask again by itself.
-            return await self._is_marked_by_another(key, token)
+            facts.learn(configured(await self._of_servers("config_get", "save")))
+        except ASKED_IN_VAIN:
+            facts.unknown_snapshots()
+        return warnings(self.settings, retention, facts)
 
-    async def _is_marked_by_another(self, key: str, token: str) -> bool:
-        return bool(await self._check_and_mark(keys=[key], args=[token, self._life_ms]))
+    async def _send(self, commands: list[tuple[Any, ...]]) -> list[Any]:
+        try:
+            if len(commands) == 1:
+                return [await self._redis.execute_command(*commands[0], NEVER_DECODE=True)]
+            pipeline = self._redis.pipeline() if self._is_cluster else self._redis.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command, NEVER_DECODE=True)
+            answers: list[Any] = await pipeline.execute(raise_on_error=False)
+        except ASKED_IN_VAIN as error:
+            return [error] * len(commands)
+        return answers
+
+    async def _recover(self, failure: Exception) -> None:
+        if not is_read_only(failure):
+            return
+        # What we are connected to is no master any more; where the name leads now is asked again.
+        if self._is_cluster:
+            await self._redis.aclose()
+        else:
+            await self._redis.connection_pool.disconnect(inuse_connections=False)
+
+    async def _of_servers(self, command: str, argument: str) -> list[dict[str, Any]]:
+        if not self._is_cluster:
+            return [await getattr(self._redis, command)(argument)]
+        answers = await getattr(self._redis, command)(argument, target_nodes=RedisCluster.PRIMARIES)
+        return list(answers.values()) if all(isinstance(each, dict) for each in answers.values()) else [answers]
 
 
 def _require_client(redis: object) -> None:
@@ -59,13 +109,6 @@ def _require_client(redis: object) -> None:
     if not isinstance(redis, Redis | RedisCluster) or isinstance(redis, Pipeline):
         kind = f"{type(redis).__module__}.{type(redis).__qualname__}"
         raise TypeError(
-            f"the manager takes a client of redis.asyncio, such as redis.asyncio.Redis.from_url(…), not a {kind}"
+            f"the manager takes a client of redis.asyncio, such as idempotency.connect(…), not a {kind};"
+            " SyncManager takes one of redis"
         )
-
-
-def _milliseconds(ttl: timedelta) -> int:
-    if not isinstance(ttl, timedelta):
-        raise TypeError(f"ttl is {ttl!r}; write it like timedelta(hours=720)")
-    if ttl < _MILLISECOND:
-        raise ValueError(f"ttl is {ttl!r}, and a mark has to live for a millisecond at least")
-    return ttl // _MILLISECOND

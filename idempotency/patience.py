@@ -1,0 +1,97 @@
+"""Which failures of Redis pass, and for how long a request waits for them to."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    AuthorizationError,
+    ClusterError,
+    NoScriptError,
+    ReadOnlyError,
+    RedisClusterException,
+    ResponseError,
+    TryAgainError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from idempotency.errors import StoreUnavailableError
+from idempotency.settings import Settings
+
+# What a client raises for a request that Redis has not carried out, or has not said that it did.
+ASKED_IN_VAIN = (RedisConnectionError, RedisTimeoutError, ResponseError, ClusterError, RedisClusterException)
+
+_PASSING = (
+    RedisConnectionError,  # LOADING and a full pool are among them
+    RedisTimeoutError,
+    ReadOnlyError,
+    ClusterError,  # CLUSTERDOWN, MASTERDOWN
+    AskError,  # MOVED too
+    TryAgainError,
+    RedisClusterException,
+)
+_REFUSING = (AuthenticationError, AuthorizationError)  # connection errors by their class
+# An error inside a script comes as a plain ResponseError from some servers, with the code within its text.
+_PASSING_CODES = re.compile(
+    r"(?:^|[\s-])(?:READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|NOREPLICAS|MISCONF|OOM) "
+)
+_READ_ONLY = re.compile(r"(?:^|[\s-])READONLY ")
+_DOUBLINGS = 30
+
+
+def passes(error: Exception) -> bool:
+    """Whether the same request may succeed later."""
+    if isinstance(error, _REFUSING):
+        return False
+    return isinstance(error, _PASSING) or (
+        isinstance(error, ResponseError)
+        and not isinstance(error, NoScriptError)
+        and bool(_PASSING_CODES.search(str(error)))
+    )
+
+
+def is_read_only(error: Exception) -> bool:
+    """Whether the server was a master once, so that the connections lead to the wrong one."""
+    return isinstance(error, ReadOnlyError) or bool(_READ_ONLY.search(str(error)))
+
+
+class Patience:
+    """How long one request is tried again."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float], chance: Callable[[], float]) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._chance = chance
+        self._began = clock()
+        self._failures = 0
+
+    def pause(self, error: Exception) -> float | None:
+        """For how long to wait after a failure, in seconds; None is to give up."""
+        if isinstance(error, _REFUSING):
+            return None
+        self._failures += 1
+        if self._failures == 1:
+            # A connection that was idle for too long is the most frequent failure, and gone with it.
+            return 0.0 if isinstance(error, RedisConnectionError) else self._jittered(1)
+        pause = self._jittered(self._failures - 1)
+        over = self._clock() - self._began + pause >= self._settings.retry_for.total_seconds()
+        return None if over else pause
+
+    def exhausted(self, error: Exception) -> StoreUnavailableError:
+        """What to tell a caller whose request was given up."""
+        seconds = self._clock() - self._began
+        raised = StoreUnavailableError(
+            f"Redis could not be asked: {type(error).__name__} ({error}), after {self._failures or 1} tries in"
+            f" {seconds:.1f} s. Whether the last of them took effect is not known; try the whole again later."
+        )
+        raised.__cause__ = error
+        return raised
+
+    def _jittered(self, doublings: int) -> float:
+        longest: timedelta = min(
+            self._settings.retry_max, self._settings.retry_base * 2 ** min(doublings - 1, _DOUBLINGS)
+        )
+        return longest.total_seconds() * (0.5 + self._chance() / 2)
