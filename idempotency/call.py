@@ -1,7 +1,8 @@
 """A request to the store: one script over any number of events, and how its answer is read."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from redis.crc import key_slot
@@ -12,6 +13,8 @@ from idempotency.script import Script
 T = TypeVar("T")
 
 Reader: TypeAlias = Callable[[Sequence[Any], list[str], list[bytes], float], list[Any]]
+
+_NOTHING: Mapping[int, IdempotencyError] = MappingProxyType({})
 
 # A script keeps the server from everybody else: one over a thousand events for some milliseconds.
 MOST_EVENTS = 1_000
@@ -24,12 +27,12 @@ class Call(Generic[T]):
     script: Script
     items: Sequence[Any]
     keys: list[str]
-    shared: tuple[int | str, ...]
-    args: list[Any]
+    shared: tuple[bytes, ...]
+    args: Sequence[str | bytes]
     read: Reader
-    refused: dict[int, IdempotencyError] = field(default_factory=dict)
+    refused: Mapping[int, IdempotencyError] = _NOTHING
 
-    def command(self, *, by_text: bool) -> tuple[Any, ...]:
+    def command(self, *, by_text: bool = False) -> tuple[Any, ...]:
         """As Redis takes it; the text of the script only where the server does not know it yet."""
         name, script = ("EVAL", self.script.text) if by_text else ("EVALSHA", self.script.sha)
         return (name, script, len(self.keys), *self.keys, *self.shared, *self.args)
@@ -71,5 +74,5 @@ def _bounded(positions: Sequence[int]) -> list[Sequence[int]]:
     return [positions[start : start + MOST_EVENTS] for start in range(0, len(positions), MOST_EVENTS)]
 
 
-def _of(values: list[Any], width: int, positions: Sequence[int]) -> list[Any]:
+def _of(values: Sequence[T], width: int, positions: Sequence[int]) -> list[T]:
     return [value for each in positions for value in values[each * width : (each + 1) * width]]

@@ -83,13 +83,10 @@ def identity_of_text(text: str) -> UUID:
     return uuid5(_NAMESPACE, text)
 
 
-def fingerprint_text(fingerprint: str | None) -> str:
-    """A fingerprint as it is stored; none is empty."""
-    if fingerprint is None:
-        return ""
+def check_fingerprint(fingerprint: str) -> None:
+    """A fingerprint is one line of text."""
     if _names_nothing(fingerprint) or "\n" in fingerprint:
         raise InvalidKeyError(f"the fingerprint is {fingerprint!r}; give one line of text, such as a hash, or None")
-    return fingerprint
 
 
 def _names_nothing(name: object) -> bool:

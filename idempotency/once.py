@@ -10,9 +10,9 @@ from uuid import UUID
 from redis.exceptions import RedisError
 
 from idempotency.answers import ClaimAnswer, Claimed, Done, InProgress, Result
-from idempotency.calls import in_progress
 from idempotency.errors import AlreadyDoneError, IdempotencyError, LeaseLostError
 from idempotency.keeper import Keeper, to_the_end
+from idempotency.readings import in_progress
 
 if TYPE_CHECKING:
     from idempotency.store import Store
@@ -104,7 +104,7 @@ def claimed(consumer: str, event_id: UUID | str, answer: ClaimAnswer) -> Claimed
         case Claimed():
             return answer
         case InProgress():
-            raise in_progress(consumer, event_id, answer)
+            raise in_progress(consumer, event_id, answer.retry_after)
         case Done():
             raise AlreadyDoneError(f"event {event_id} was processed by {consumer!r} before", answer.result)
 

@@ -13,12 +13,12 @@ class Script:
     keys: int
     args: int
     text: str
-    sha: str
+    sha: bytes
 
 
 def _script(name: str, *, keys: int, args: int) -> Script:
     text = resources.files("idempotency").joinpath("scripts", f"{name}.lua").read_text(encoding="utf-8")
-    return Script(name, keys, args, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+    return Script(name, keys, args, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest().encode())
 
 
 MARK = _script("mark", keys=2, args=1)

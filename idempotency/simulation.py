@@ -1,6 +1,6 @@
 """What the scripts do, in Python, over a dictionary that forgets by a clock."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,20 +32,20 @@ class Simulation:
             script(said, keys, [_bytes(value) for value in args], call.shared)
         return [" ".join(said.words).encode(), *said.results]
 
-    def _mark(self, said: _Said, keys: list[str], args: list[bytes], shared: Sequence[Any]) -> None:
+    def _mark(self, said: _Said, keys: list[str], args: list[bytes], shared: tuple[bytes, ...]) -> None:
         (mark, claim), (token,), (life, telling) = keys, args, shared
         stored = self._get(mark)
         if stored == token:
             said.words.append("M")
         elif stored is not None:
-            _done(said, stored, telling=bool(telling))
+            _done(said, stored, telling=telling == b"1")
         elif self._get(claim) is not None:
             said.words.append(self._in_progress(claim))
         else:
-            self._set(mark, token, life)
+            self._set(mark, token, int(life))
             said.words.append("M")
 
-    def _claim(self, said: _Said, keys: list[str], args: list[bytes], shared: Sequence[Any]) -> None:
+    def _claim(self, said: _Said, keys: list[str], args: list[bytes], shared: tuple[bytes, ...]) -> None:
         (mark, claim, attempts), (token, fingerprint), (lease, life) = keys, args, shared
         stored, held = self._get(mark), self._get(claim)
         if stored is not None:
@@ -56,18 +56,18 @@ class Simulation:
         elif held is not None:
             owner, attempt, other = _fields(held, 3)
             if owner == token:
-                self._set(claim, held, lease)
+                self._set(claim, held, int(lease))
                 said.words.append(f"C{int(attempt)}")
             else:
                 said.words.append("F" if _conflict(fingerprint, other) else self._in_progress(claim))
         else:
             count, last = self._counted(attempts)
             count += last != token
-            self._set(claim, b"%s\n%d\n%s" % (token, count, fingerprint), lease)
-            self._set(attempts, b"%d %s" % (count, token), life)
+            self._set(claim, b"%s\n%d\n%s" % (token, count, fingerprint), int(lease))
+            self._set(attempts, b"%d %s" % (count, token), int(life))
             said.words.append(f"C{count}")
 
-    def _renew(self, said: _Said, keys: list[str], args: list[bytes], _: Sequence[Any]) -> None:
+    def _renew(self, said: _Said, keys: list[str], args: list[bytes], _: tuple[bytes, ...]) -> None:
         (key,), (token, lease) = keys, args
         held = self._get(key)
         kept = held is not None and held.partition(b"\n")[0] == token
@@ -75,19 +75,19 @@ class Simulation:
             self._set(key, held, int(lease))
         said.words.append("K" if kept else "L")
 
-    def _complete(self, said: _Said, keys: list[str], args: list[bytes], shared: Sequence[Any]) -> None:
+    def _complete(self, said: _Said, keys: list[str], args: list[bytes], shared: tuple[bytes, ...]) -> None:
         (mark, claim, attempts), (token, value), (life,) = keys, args, shared
         stored, held = self._get(mark), self._get(claim)
         if stored is not None:
             said.words.append("K" if stored.partition(b"\n")[0] == token else "L")
         elif (held or b"").partition(b"\n")[0] in {token, b""}:
-            self._set(mark, value, life)
+            self._set(mark, value, int(life))
             self._delete(claim, attempts)
             said.words.append("K")
         else:
             said.words.append("L")
 
-    def _release(self, said: _Said, keys: list[str], args: list[bytes], shared: Sequence[Any]) -> None:
+    def _release(self, said: _Said, keys: list[str], args: list[bytes], shared: tuple[bytes, ...]) -> None:
         (claim, attempts), (token, counted, rest), (life,) = keys, args, shared
         held = self._get(claim)
         owner, _, fingerprint = (None, b"", b"") if held is None else _fields(held, 3)
@@ -95,7 +95,7 @@ class Simulation:
         if last == token:
             count -= counted != b"1"
             if count > 0:
-                self._set(attempts, b"%d " % count, life)
+                self._set(attempts, b"%d " % count, int(life))
             else:
                 self._delete(attempts)
         if owner == token or (held is None and last == token):
@@ -105,20 +105,20 @@ class Simulation:
                 self._delete(claim)
         said.words.append("K")
 
-    def _forget(self, said: _Said, keys: list[str], _: list[bytes], __: Sequence[Any]) -> None:
+    def _forget(self, said: _Said, keys: list[str], _: list[bytes], __: tuple[bytes, ...]) -> None:
         said.words.append("K" if self._delete(*keys) else "L")
 
-    def _discard(self, said: _Said, keys: list[str], args: list[bytes], _: Sequence[Any]) -> None:
+    def _discard(self, said: _Said, keys: list[str], args: list[bytes], _: tuple[bytes, ...]) -> None:
         (key,), (token,) = keys, args
         stored = self._get(key)
         if stored == token:
             self._delete(key)
         said.words.append("K" if stored in {token, None} else "L")
 
-    def _lock(self, said: _Said, keys: list[str], args: list[bytes], shared: Sequence[Any]) -> None:
+    def _lock(self, said: _Said, keys: list[str], args: list[bytes], shared: tuple[bytes, ...]) -> None:
         (key,), (token,), (lease,) = keys, args, shared
         if self._get(key) in {token, None}:
-            self._set(key, token, lease)
+            self._set(key, token, int(lease))
             said.words.append("C")
         else:
             said.words.append(self._in_progress(key))
@@ -147,8 +147,8 @@ class Simulation:
         return int(count), last
 
 
-def _bytes(value: Any) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode()
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()
 
 
 def _fields(stored: bytes, number: int) -> list[bytes]:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from idempotency.answers import ClaimAnswer, Claimed, MarkAnswer, Marked, Result
 from idempotency.call import Call
-from idempotency.calls import Calls, processed, processed_many
+from idempotency.calls import Calls
 from idempotency.errors import IdempotencyError
 from idempotency.idempotent import JSON, Codec, Idempotent, Key, Recipe
 from idempotency.lock import Lock
@@ -72,8 +72,7 @@ class Store(ABC):
         Where StoreUnavailableError reaches the caller, or the call is cancelled, the mark may be set or not; if it
         is, the next delivery is told True although nobody acted.
         """
-        answer = await self.ask_one(self._calls.marks(consumer, (event_id,), telling=False))
-        return processed(consumer, event_id, answer)
+        return await self.ask_one(self._calls.check(consumer, event_id))
 
     async def check_and_mark_many(
         self, consumer: str, event_ids: Iterable[UUID | str]
@@ -82,16 +81,15 @@ class Store(ABC):
 
         What would be raised for one of them is its answer.
         """
-        events = list(event_ids)
-        return processed_many(consumer, events, await self.ask(self._calls.marks(consumer, events, telling=False)))
+        return await self.ask(self._calls.checks(consumer, event_ids))
 
     async def mark(self, consumer: str, event_id: UUID | str) -> MarkAnswer:
         """At most once: like `check_and_mark_processed`, and `unmark` gives back what is Marked."""
-        return await self.ask_one(self._calls.marks(consumer, (event_id,), telling=True))
+        return await self.ask_one(self._calls.mark(consumer, event_id))
 
     async def mark_many(self, consumer: str, event_ids: Iterable[UUID | str]) -> list[MarkAnswer | IdempotencyError]:
         """`mark` for many events in one round trip; an error is the answer of its event."""
-        return await self.ask(self._calls.marks(consumer, event_ids, telling=True))
+        return await self.ask(self._calls.marks(consumer, event_ids))
 
     async def unmark(self, marked: Marked) -> bool:
         """Forget a mark that this call's `mark` made, so that the event is new again; False leaves another's alone."""
@@ -166,7 +164,7 @@ class Store(ABC):
 
         For operators, and for what is to be done again on purpose. Whoever holds the event may still complete it.
         """
-        return await self.ask_one(self._calls.forgets(consumer, (event_id,)))
+        return await self.ask_one(self._calls.forget(consumer, event_id))
 
     def once(
         self, consumer: str, event_id: UUID | str, *, lease: timedelta | None = None, fingerprint: str | None = None

@@ -15,7 +15,7 @@ from redis.cluster import ClusterPipeline
 from idempotency.answers import ClaimAnswer, Claimed, MarkAnswer, Marked, Result
 from idempotency.asking import Asking
 from idempotency.call import Call
-from idempotency.calls import Calls, processed, processed_many
+from idempotency.calls import Calls
 from idempotency.errors import IdempotencyError
 from idempotency.examination import Facts, configured, warnings
 from idempotency.idempotent import JSON, Codec, Key, Recipe
@@ -72,27 +72,26 @@ class SyncManager:
 
     def ask_one(self, call: Call[_T]) -> _T:
         """Carry a call about one event out; an error is raised."""
-        answer = (self.ask(call))[0]
+        answer = self.ask(call)[0]
         if isinstance(answer, IdempotencyError):
             raise answer
         return answer
 
     def check_and_mark_processed(self, consumer: str, event_id: UUID | str) -> bool:
         """At most once: mark the event as processed before its effect, and tell whether it was marked already."""
-        return processed(consumer, event_id, self.ask_one(self._calls.marks(consumer, (event_id,), telling=False)))
+        return self.ask_one(self._calls.check(consumer, event_id))
 
     def check_and_mark_many(self, consumer: str, event_ids: Iterable[UUID | str]) -> list[bool | IdempotencyError]:
         """At most once: `check_and_mark_processed` for many events in one round trip; errors are answers."""
-        events = list(event_ids)
-        return processed_many(consumer, events, self.ask(self._calls.marks(consumer, events, telling=False)))
+        return self.ask(self._calls.checks(consumer, event_ids))
 
     def mark(self, consumer: str, event_id: UUID | str) -> MarkAnswer:
         """At most once: like `check_and_mark_processed`, and `unmark` gives back what is Marked."""
-        return self.ask_one(self._calls.marks(consumer, (event_id,), telling=True))
+        return self.ask_one(self._calls.mark(consumer, event_id))
 
     def mark_many(self, consumer: str, event_ids: Iterable[UUID | str]) -> list[MarkAnswer | IdempotencyError]:
         """`mark` for many events in one round trip; errors are answers."""
-        return self.ask(self._calls.marks(consumer, event_ids, telling=True))
+        return self.ask(self._calls.marks(consumer, event_ids))
 
     def unmark(self, marked: Marked) -> bool:
         """Forget a mark that this call's `mark` made; False leaves another's alone."""
@@ -152,7 +151,7 @@ class SyncManager:
 
     def forget(self, consumer: str, event_id: UUID | str) -> bool:
         """Take away the event's mark, claim and attempts; whether there was anything."""
-        return self.ask_one(self._calls.forgets(consumer, (event_id,)))
+        return self.ask_one(self._calls.forget(consumer, event_id))
 
     def once(
         self, consumer: str, event_id: UUID | str, *, lease: timedelta | None = None, fingerprint: str | None = None
