@@ -7,7 +7,7 @@ from redis.exceptions import NoScriptError
 
 from idempotency.call import MOST_EVENTS, Call
 from idempotency.errors import IdempotencyError, StoreUnavailableError
-from idempotency.patience import passes
+from idempotency.patience import is_away
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Asking(Generic[T]):
         return [self._parts[each].command(by_text=each in self._by_text) for each in self._pending]
 
     def take(self, raws: Sequence[Any], sent_at: float) -> Exception | None:
-        """Keep the answers to the commands, and return why some must wait, if so. What cannot pass is raised."""
+        """Keep the answers to the commands, and return why some must wait, if so. A question that is wrong raises."""
         pending: list[int] = []
         failure: Exception | None = None
         for each, raw in zip(self._pending, raws, strict=True):
@@ -48,7 +48,7 @@ class Asking(Generic[T]):
             if isinstance(raw, NoScriptError) and each not in self._by_text:
                 # A restart or a failover empties the server's cache of scripts.
                 self._by_text.add(each)
-            elif passes(raw):
+            elif is_away(raw):
                 failure = raw
             else:
                 raise raw

@@ -2,14 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from redis.exceptions import RedisError
-
 from idempotency.answers import Claimed, Locked
-from idempotency.errors import LeaseLostError, StoreUnavailableError
+from idempotency.errors import LeaseLostError
 
 T = TypeVar("T")
 Held = TypeVar("Held", bound=Claimed | Locked)
@@ -48,21 +45,25 @@ class Keeper(Generic[Held]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        self._renewing.cancel()
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait([self._renewing])
-        if not self._renewing.cancelled():
-            self._renewing.result()
-        if self.lost is None or self._holder is None:
+        held_back = await self._stop()
+        if self._holder is None:
             return
-        if kind is None:
-            with suppress(asyncio.CancelledError):  # it comes with the next await, where the body had none left
-                await asyncio.sleep(0)
-        cancelled_by_others = self._holder.uncancel() > self._cancellations
-        if kind is None and cancelled_by_others:
-            raise asyncio.CancelledError
-        if kind is not None and issubclass(kind, asyncio.CancelledError) and not cancelled_by_others:
+        if self.lost is not None:
+            held_back |= await _interrupted(asyncio.sleep(0))  # by our own cancellation, if the body had no await left
+            self._holder.uncancel()
+        cancelled_by_others = self._holder.cancelling() > self._cancellations
+        if self.lost is not None and not cancelled_by_others and kind and issubclass(kind, asyncio.CancelledError):
             raise self.lost from error
+        if held_back and cancelled_by_others:
+            self._holder.uncancel()
+            self._holder.cancel()  # comes with the next await: what the body has done is settled first
+
+    async def _stop(self) -> bool:
+        self._renewing.cancel()
+        held_back = False
+        while not self._renewing.done():
+            held_back |= await _interrupted(asyncio.wait([self._renewing]))
+        return held_back
 
     async def _keep(self) -> None:
         pause = self._share(RENEWALS)
@@ -74,7 +75,7 @@ class Keeper(Generic[Held]):
                 pause = self._share(RENEWALS)
             except LeaseLostError as error:
                 return self._lose(error)
-            except (StoreUnavailableError, RedisError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 -- the cause of the loss, when it lasts
                 if self._left() <= 0:
                     return self._lose(ran_out(self.held, error))
                 pause = self._share(FAILED_RENEWALS)
@@ -97,6 +98,15 @@ def ran_out(held: Claimed | Locked, cause: Exception | None = None) -> LeaseLost
     error = LeaseLostError(f"the lease on {what} ran out: it could not be renewed within its {held.lease}")
     error.__cause__ = cause
     return error
+
+
+async def _interrupted(what: Awaitable[Any]) -> bool:
+    """Whether a cancellation came while it was awaited."""
+    try:
+        await what
+    except asyncio.CancelledError:
+        return True
+    return False
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:

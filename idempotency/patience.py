@@ -1,4 +1,4 @@
-"""Which failures of Redis pass, and for how long a request waits for them to."""
+"""Which failures are Redis being away, and for how long a request waits for it."""
 
 import re
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from idempotency.settings import Settings
 # What a client raises for a request that Redis has not carried out, or has not said that it did.
 ASKED_IN_VAIN = (RedisConnectionError, RedisTimeoutError, ResponseError, ClusterError, RedisClusterException)
 
-_PASSING = (
+_AWAY = (
     RedisConnectionError,  # LOADING and a full pool are among them
     RedisTimeoutError,
     ReadOnlyError,
@@ -33,23 +33,21 @@ _PASSING = (
     TryAgainError,
     RedisClusterException,
 )
-_REFUSING = (AuthenticationError, AuthorizationError)  # connection errors by their class
+_REFUSING = (AuthenticationError, AuthorizationError)  # connection errors by their class, and they do not pass
 # An error inside a script comes as a plain ResponseError from some servers, with the code within its text.
-_PASSING_CODES = re.compile(
+_AWAY_CODES = re.compile(
     r"(?:^|[\s-])(?:READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|NOREPLICAS|MISCONF|OOM) "
 )
 _READ_ONLY = re.compile(r"(?:^|[\s-])READONLY ")
 _DOUBLINGS = 30
 
 
-def passes(error: Exception) -> bool:
-    """Whether the same request may succeed later."""
-    if isinstance(error, _REFUSING):
-        return False
-    return isinstance(error, _PASSING) or (
+def is_away(error: Exception) -> bool:
+    """Whether Redis could not be asked, rather than that the question was wrong."""
+    return isinstance(error, _AWAY) or (
         isinstance(error, ResponseError)
         and not isinstance(error, NoScriptError)
-        and bool(_PASSING_CODES.search(str(error)))
+        and bool(_AWAY_CODES.search(str(error)))
     )
 
 

@@ -5,10 +5,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from redis.exceptions import RedisError
-
 from idempotency.answers import Claimed, Locked
-from idempotency.errors import LeaseLostError, StoreUnavailableError
+from idempotency.errors import LeaseLostError
 from idempotency.keeper import FAILED_RENEWALS, RENEWALS, ran_out
 
 Held = TypeVar("Held", bound=Claimed | Locked)
@@ -23,8 +21,7 @@ class SyncKeeper(Generic[Held]):
         self._renew = renew
         self._clock = clock
         self._over = threading.Event()
-        self._failed: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="idempotency-keeper", daemon=True)
+        self._thread = threading.Thread(target=self._keep, name="idempotency-keeper", daemon=True)
 
     @property
     def lost(self) -> LeaseLostError | None:
@@ -39,14 +36,6 @@ class SyncKeeper(Generic[Held]):
     ) -> None:
         self._over.set()
         self._thread.join()
-        if self._failed is not None and error is None:
-            raise self._failed
-
-    def _run(self) -> None:
-        try:
-            self._keep()
-        except Exception as error:  # noqa: BLE001 -- raised in the holder's thread
-            self._failed = error
 
     def _keep(self) -> None:
         pause = self._share(RENEWALS)
@@ -57,7 +46,7 @@ class SyncKeeper(Generic[Held]):
             except LeaseLostError as error:
                 self._lost = error
                 return
-            except (StoreUnavailableError, RedisError) as error:
+            except Exception as error:  # noqa: BLE001 -- the cause of the loss, when it lasts
                 if self._left() <= 0:
                     self._lost = ran_out(self.held, error)
                     return

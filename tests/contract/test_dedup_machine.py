@@ -1,4 +1,4 @@
-"""Whatever order things happen in: one believes that it holds, what is done stays done, attempts are counted exactly."""
+"""In whatever order: one believes that it holds, what is done stays done, attempts are counted exactly."""
 
 import asyncio
 import random
@@ -7,6 +7,7 @@ from collections import defaultdict
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any, ClassVar
 from uuid import UUID, uuid4
 
@@ -66,7 +67,8 @@ class Machine(RuleBasedStateMachine):
     @property
     def now(self) -> float:
         """The time by the store's clock."""
-        return self.world.clock()
+        now: float = self.world.clock()
+        return now
 
     @rule(event=st.sampled_from(events))
     def claim(self, event: int) -> None:
@@ -119,7 +121,12 @@ class Machine(RuleBasedStateMachine):
                 known.attempts, known.last = 0, ""
         known.over.add(claim.token)
 
-    @rule(event=st.sampled_from(events), which=st.integers(0, 9), counted=st.booleans(), rest=st.sampled_from([NONE, REST]))
+    @rule(
+        event=st.sampled_from(events),
+        which=st.integers(0, 9),
+        counted=st.booleans(),
+        rest=st.sampled_from([NONE, REST]),
+    )
     def release(self, event: int, which: int, *, counted: bool, rest: timedelta) -> None:
         """One of those who ever held it gives it back, perhaps once more."""
         known = self.known[event]
@@ -211,7 +218,7 @@ async def test_real_leases_are_believed_in_by_one(stack: Stack) -> None:
     done: dict[UUID, int] = defaultdict(int)
 
     async def work(seed: int) -> None:
-        chance = random.Random(seed)  # noqa: S311 -- which worker dies where
+        chance = random.Random(seed)  # noqa: S311 -- who dies when
         async with Redis.from_url(stack.redis_url) as redis:
             manager = Manager(redis, prefix=f"t-{events[0].hex}")
             while len(done) < len(events):
@@ -237,7 +244,7 @@ async def test_real_leases_are_believed_in_by_one(stack: Stack) -> None:
     assert set(done.values()) == {1}
     for each in beliefs.values():
         each.sort(key=lambda belief: belief.begin)
-        assert all(former.end <= later.begin for former, later in zip(each, each[1:], strict=False))
+        assert all(former.end <= later.begin for former, later in pairwise(each))
 
 
 async def _completes(manager: Manager, claim: Claimed) -> bool:
