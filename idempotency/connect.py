@@ -13,6 +13,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from idempotency.address import Address, Kind, parse
+from idempotency.pools import AsyncSentinelPool, SyncSentinelPool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,12 @@ def _made(library: Any, retry: Retry | AsyncRetry, url: str, options: ConnectOpt
         case Kind.SENTINEL:
             own = {"username": chosen.sentinel_username, "password": chosen.sentinel_password}
             sentinel = library.Sentinel(address.hosts, sentinel_kwargs={**common, **own}, **common)
-            return sentinel.master_for(address.master, max_connections=chosen.max_connections, db=address.database)
+            return sentinel.master_for(
+                address.master,
+                connection_pool_class=AsyncSentinelPool if library is aioredis else SyncSentinelPool,
+                max_connections=chosen.max_connections,
+                db=address.database,
+            )
         case Kind.SERVER:
             pool = library.BlockingConnectionPool(
                 connection_class=library.SSLConnection if common.pop("ssl", False) else library.Connection,

@@ -3,7 +3,8 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, TypeVar, Unpack
 
@@ -12,9 +13,10 @@ from redis.asyncio.client import Pipeline
 
 from idempotency.asking import Asking
 from idempotency.call import Call
+from idempotency.cluster import by_server, in_order
 from idempotency.errors import IdempotencyError
 from idempotency.examination import Facts, configured, warnings
-from idempotency.patience import ASKED_IN_VAIN, Patience, is_read_only
+from idempotency.patience import ASKED_IN_VAIN, Patience, is_read_only, is_redirection
 from idempotency.settings import DEFAULTS, Overrides, Settings, overridden
 from idempotency.store import Store
 
@@ -91,11 +93,20 @@ class Manager(Store):
             facts.unknown_snapshots()
         return warnings(self.settings, retention, facts)
 
-    async def _send(self, commands: list[tuple[Any, ...]]) -> list[Any]:
+    async def _send(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        if not self._is_cluster or len(commands) == 1:
+            return await self._send_together(commands)
+        groups = by_server(self._redis, commands)
+        return in_order(
+            groups,
+            await asyncio.gather(*(self._send_together([commands[each] for each in group]) for group in groups)),
+        )
+
+    async def _send_together(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         try:
             if len(commands) == 1:
                 return [await self._redis.execute_command(*commands[0], NEVER_DECODE=True)]
-            pipeline = self._redis.pipeline() if self._is_cluster else self._redis.pipeline(transaction=False)
+            pipeline = self._redis.pipeline(**({} if self._is_cluster else {"transaction": False}))
             for command in commands:
                 pipeline.execute_command(*command, NEVER_DECODE=True)
             answers: list[Any] = await pipeline.execute(raise_on_error=False)
@@ -104,12 +115,12 @@ class Manager(Store):
         return answers
 
     async def _recover(self, failure: Exception) -> None:
-        if not is_read_only(failure):
-            return
-        # What we are connected to is no master any more; where the name leads now is asked again.
         if self._is_cluster:
-            await self._redis.aclose()
-        else:
+            if not is_redirection(failure):  # the client follows those by itself
+                with suppress(*ASKED_IN_VAIN):  # told by the next try
+                    await self._redis.nodes_manager.initialize()
+        elif is_read_only(failure):
+            # What we are connected to is no master any more; where the name leads now is asked again.
             await self._redis.connection_pool.disconnect(inuse_connections=False)
 
     async def _of_servers(self, command: str, argument: str) -> list[dict[str, Any]]:

@@ -56,6 +56,11 @@ def is_read_only(error: Exception) -> bool:
     return isinstance(error, ReadOnlyError) or bool(_READ_ONLY.search(str(error)))
 
 
+def is_redirection(error: Exception) -> bool:
+    """Whether a Cluster has merely named another server."""
+    return isinstance(error, AskError | TryAgainError)
+
+
 class Patience:
     """How long one request is tried again."""
 

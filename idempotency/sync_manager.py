@@ -16,10 +16,11 @@ from idempotency.answers import ClaimAnswer, Claimed, MarkAnswer, Marked, Result
 from idempotency.asking import Asking
 from idempotency.call import Call
 from idempotency.calls import Calls
+from idempotency.cluster import by_server, in_order
 from idempotency.errors import IdempotencyError
 from idempotency.examination import Facts, configured, warnings
 from idempotency.idempotent import JSON, Codec, Key, Recipe
-from idempotency.patience import ASKED_IN_VAIN, Patience, is_read_only
+from idempotency.patience import ASKED_IN_VAIN, Patience, is_read_only, is_redirection
 from idempotency.settings import DEFAULTS, Overrides, Settings, overridden
 from idempotency.sync_idempotent import SyncIdempotent
 from idempotency.sync_lock import SyncLock
@@ -189,11 +190,20 @@ class SyncManager:
             facts.unknown_snapshots()
         return warnings(self.settings, retention, facts)
 
-    def _send(self, commands: list[tuple[Any, ...]]) -> list[Any]:
+    def _send(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        if not self._is_cluster or len(commands) == 1:
+            return self._send_together(commands)
+        groups = by_server(self._redis, commands)
+        return in_order(
+            groups,
+            [self._send_together([commands[each] for each in group]) for group in groups],
+        )
+
+    def _send_together(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         try:
             if len(commands) == 1:
                 return [self._redis.execute_command(*commands[0], NEVER_DECODE=True)]
-            pipeline = self._redis.pipeline() if self._is_cluster else self._redis.pipeline(transaction=False)
+            pipeline = self._redis.pipeline(**({} if self._is_cluster else {"transaction": False}))
             for command in commands:
                 pipeline.execute_command(*command, NEVER_DECODE=True)
             answers: list[Any] = pipeline.execute(raise_on_error=False)
@@ -202,13 +212,12 @@ class SyncManager:
         return answers
 
     def _recover(self, failure: Exception) -> None:
-        if not is_read_only(failure):
-            return
-        # What we are connected to is no master any more; where the name leads now is asked again.
         if self._is_cluster:
-            with suppress(*ASKED_IN_VAIN):  # told by the next try
-                self._redis.nodes_manager.initialize()
-        else:
+            if not is_redirection(failure):  # the client follows those by itself
+                with suppress(*ASKED_IN_VAIN):  # told by the next try
+                    self._redis.nodes_manager.initialize()
+        elif is_read_only(failure):
+            # What we are connected to is no master any more; where the name leads now is asked again.
             self._redis.connection_pool.disconnect(inuse_connections=False)
 
     def _of_servers(self, command: str, argument: str) -> list[dict[str, Any]]:

@@ -1,19 +1,22 @@
 """The store on a real Redis, over connections that lose answers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from datetime import timedelta
-from typing import Self
+from typing import Self, TypeVar
 from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
+from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from idempotency import Manager
+from idempotency import Claimed, Done, Manager, Marked, StoreUnavailableError, SyncManager
 from relay.dev.stack import Stack
+
+T = TypeVar("T")
 
 SIZE = 65_536
 
@@ -112,11 +115,61 @@ async def test_an_exception_leaves_the_mark_in_doubt(proxy: Proxy) -> None:
     """At most once, as documented: nobody acts on an event that was marked by a call that failed."""
     event_id = uuid4()
     async with by_url(proxy) as redis:
-        manager = Manager(redis)
-        proxy.lose_answers_to(str(event_id), times=2)
-        with pytest.raises(RedisConnectionError):
+        manager = Manager(redis, retry_for=timedelta(milliseconds=1))
+        proxy.lose_answers_to(str(event_id), times=3)
+        with pytest.raises(StoreUnavailableError) as failed:
             await manager.check_and_mark_processed("shipping", event_id)
+        assert isinstance(failed.value.__cause__, RedisConnectionError)
+        assert len(proxy.lost) == 3
         assert await manager.check_and_mark_processed("shipping", event_id)
+
+
+@pytest.mark.parametrize("made", [by_host, by_url])
+async def test_lost_answers_count_no_attempt_and_end_no_claim(proxy: Proxy, made: Callable[[Proxy], Redis]) -> None:
+    """Claimed is claimed once, given back is given back once, completed is completed."""
+    event_id = uuid4()
+    async with made(proxy) as redis:
+        manager = Manager(redis)
+
+        async def losing(call: Awaitable[T]) -> T:
+            proxy.lost.clear()
+            proxy.lose_answers_to(str(event_id), times=1)
+            answer = await call
+            assert len(proxy.lost) == 1
+            return answer
+
+        for counted, attempt in ((False, 1), (True, 1), (False, 2)):
+            claim = await losing(manager.claim("shipping", event_id))
+            assert isinstance(claim, Claimed)
+            assert claim.attempt == attempt
+            await losing(manager.release(await losing(manager.renew(claim)), counted=counted))
+        claim = await manager.claim("shipping", event_id)
+        assert isinstance(claim, Claimed)
+        await losing(manager.complete(claim, b"\x00\xff"))
+        assert await losing(manager.claim("shipping", event_id)) == Done(b"\x00\xff")
+        await losing(manager.forget("shipping", event_id))
+        marked = await losing(manager.mark("shipping", event_id))
+        assert isinstance(marked, Marked)
+        assert await losing(manager.unmark(marked))
+
+
+async def test_results_are_bytes_for_clients_that_decode(stack: Stack) -> None:
+    """Whatever a client does to what it reads, a result is what it was."""
+    async with Redis.from_url(stack.redis_url, decode_responses=True) as redis:
+        manager, event_id = Manager(redis), uuid4()
+        claim = await manager.claim("shipping", event_id)
+        assert isinstance(claim, Claimed)
+        await manager.complete(claim, b"\xff\x00")
+        assert await manager.claim("shipping", event_id) == Done(b"\xff\x00")
+
+
+async def test_a_real_server_tells_of_itself(stack: Stack) -> None:
+    """Ours keeps nothing on disk and evicts nothing."""
+    async with Redis.from_url(stack.redis_url) as redis:
+        (advice,) = await Manager(redis).examine(timedelta(days=7))
+    with SyncRedis.from_url(stack.redis_url) as sync:
+        assert SyncManager(sync).examine(timedelta(days=7)) == [advice]
+    assert "keeps nothing on disk" in advice
 
 
 async def test_of_many_clients_at_once_one_is_first(stack: Stack) -> None:

@@ -9,12 +9,12 @@ SERVER, CLUSTER, SENTINEL = Kind
 ADDRESSES = {
     "redis://localhost": Address(SERVER, (("localhost", 6379),)),
     " redis://localhost:6380/2 ": Address(SERVER, (("localhost", 6380),), database=2),
-    "rediss://:s%2Fcret%40@[::1]:6380": Address(SERVER, (("::1", 6380),), True, None, "s/cret@"),
-    "redis://app:pw@h/0": Address(SERVER, (("h", 6379),), False, "app", "pw"),
+    "rediss://:s%2Fcret%40@[::1]:6380": Address(SERVER, (("::1", 6380),), password="s/cret@", tls=True),  # noqa: S106 -- to be taken apart
+    "redis://app:pw@h/0": Address(SERVER, (("h", 6379),), username="app", password="pw"),  # noqa: S106 -- the same
     "redis+cluster://a:1,b:2,c": Address(CLUSTER, (("a", 1), ("b", 2), ("c", 6379))),
-    "rediss+cluster://:pw@a/0": Address(CLUSTER, (("a", 6379),), True, None, "pw"),
+    "rediss+cluster://:pw@a/0": Address(CLUSTER, (("a", 6379),), password="pw", tls=True),  # noqa: S106 -- the same
     "redis+sentinel://a,b:5/mymaster": Address(SENTINEL, (("a", 26379), ("b", 5)), master="mymaster"),
-    "rediss+sentinel://u:p@a/m/3": Address(SENTINEL, (("a", 26379),), True, "u", "p", 3, "m"),
+    "rediss+sentinel://u@a/m/3": Address(SENTINEL, (("a", 26379),), tls=True, username="u", database=3, master="m"),
 }
 
 SECRET = "hunter2"  # noqa: S105 -- to be looked for
