@@ -7,7 +7,7 @@ from redis.exceptions import NoScriptError
 
 from idempotency.call import MOST_EVENTS, Call
 from idempotency.errors import IdempotencyError, StoreUnavailableError
-from idempotency.patience import is_away
+from idempotency.patience import is_away, refused
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Asking(Generic[T]):
         return [self._parts[each].command(by_text=each in self._by_text) for each in self._pending]
 
     def take(self, raws: Sequence[Any], sent_at: float) -> Exception | None:
-        """Keep the answers to the commands, and return why some must wait, if so. A question that is wrong raises."""
+        """Keep the answers to the commands, and return why some must wait, if so."""
         pending: list[int] = []
         failure: Exception | None = None
         for each, raw in zip(self._pending, raws, strict=True):
@@ -51,7 +51,8 @@ class Asking(Generic[T]):
             elif is_away(raw):
                 failure = raw
             else:
-                raise raw
+                pending.remove(each)
+                pending += self._alone(each, raw)
         self._pending = pending
         return failure
 
@@ -64,6 +65,17 @@ class Asking(Generic[T]):
     def answers(self) -> list[T | IdempotencyError]:
         """An answer for each event of the call, in its order."""
         return self._call.whole(self._answers)
+
+    def _alone(self, part: int, error: Exception) -> list[int]:
+        """Ask for each event of a part by itself: the one that Redis refuses must not cost the others."""
+        positions = self._positions[part]
+        if len(positions) == 1:
+            self._keep(part, [refused(error)])
+            return []
+        first = len(self._parts)
+        self._positions += [[each] for each in positions]
+        self._parts += [self._call.part([each]) for each in positions]
+        return list(range(first, len(self._parts)))
 
     def _keep(self, part: int, answers: Sequence[Any]) -> None:
         for position, answer in zip(self._positions[part], answers, strict=True):

@@ -9,7 +9,7 @@ IdempotencyError
 ├── FingerprintConflictError   the same key came with other content
 ├── LeaseLostError             it is no longer ours to finish
 ├── ResultError                the effect took place, and its result could not be kept or read
-└── StoreUnavailableError      Redis could not be asked; the cause says why
+└── StoreUnavailableError      Redis could not be asked, or refused; the cause says why
 """
 
 from datetime import timedelta
@@ -66,4 +66,4 @@ class ResultError(IdempotencyError):
 
 
 class StoreUnavailableError(IdempotencyError):
-    """Redis could not be asked for as long as it was tried. The cause says what was wrong."""
+    """Redis could not be asked for as long as it was tried, or refused. The cause is the client's own error."""

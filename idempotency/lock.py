@@ -8,8 +8,6 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from redis.exceptions import RedisError
-
 from idempotency.answers import InProgress, Locked
 from idempotency.calls import Calls
 from idempotency.errors import IdempotencyError, LeaseLostError, LockTimeoutError
@@ -61,7 +59,7 @@ class Lock:
         await self._keeper.__aexit__(kind, error, traceback)
         try:
             await to_the_end(self._store.ask_one(self._polling.undoing))
-        except (IdempotencyError, RedisError) as unreleased:
+        except IdempotencyError as unreleased:
             if error is None:
                 raise
             error.add_note(self._polling.not_given_back(unreleased))
@@ -72,7 +70,7 @@ class Lock:
                 await self._store.sleep(self._polling.pause(answer))
         except asyncio.CancelledError:
             # The lock may be ours without our knowing; otherwise it would keep everybody out for a lease.
-            with suppress(RedisError):
+            with suppress(IdempotencyError):
                 await self._store.ask(self._polling.undoing)
             raise
         return answer

@@ -7,8 +7,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
-from redis.exceptions import RedisError
-
 from idempotency.answers import ClaimAnswer, Claimed, Done, InProgress, Result
 from idempotency.errors import AlreadyDoneError, IdempotencyError, LeaseLostError
 from idempotency.keeper import Keeper, to_the_end
@@ -87,14 +85,14 @@ class Once:
         except asyncio.CancelledError:
             await asyncio.wait([asked])
             if not asked.cancelled() and asked.exception() is None and isinstance(asked.result(), Claimed):
-                with suppress(IdempotencyError, RedisError):  # it runs out by itself
+                with suppress(IdempotencyError):  # it runs out by itself
                     await self._store.release(asked.result(), counted=False)  # type: ignore[arg-type]
             raise
 
     async def _give_back(self, error: BaseException) -> None:
         try:
             await to_the_end(self._store.release(self.claim, counted=is_an_attempt(error)))
-        except (IdempotencyError, RedisError) as unreleased:
+        except IdempotencyError as unreleased:
             error.add_note(not_released(self.claim, unreleased))
 
 

@@ -56,6 +56,16 @@ def is_read_only(error: Exception) -> bool:
     return isinstance(error, ReadOnlyError) or bool(_READ_ONLY.search(str(error)))
 
 
+def refused(error: Exception) -> StoreUnavailableError:
+    """What to tell a caller whose request Redis will not carry out, however often it is asked."""
+    raised = StoreUnavailableError(
+        f"Redis refused the request: {type(error).__name__} ({error}). Trying again does not help: look at the"
+        " permissions of the user, and at what other programs write under the prefix."
+    )
+    raised.__cause__ = error
+    return raised
+
+
 def is_redirection(error: Exception) -> bool:
     """Whether a Cluster has merely named another server."""
     return isinstance(error, AskError | TryAgainError)

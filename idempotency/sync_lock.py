@@ -4,8 +4,6 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from redis.exceptions import RedisError
-
 from idempotency.answers import InProgress, Locked
 from idempotency.calls import Calls
 from idempotency.errors import IdempotencyError, LeaseLostError
@@ -59,7 +57,7 @@ class SyncLock:
         self._keeper.__exit__(kind, error, traceback)
         try:
             self._manager.ask_one(self._polling.undoing)
-        except (IdempotencyError, RedisError) as unreleased:
+        except IdempotencyError as unreleased:
             if error is None:
                 raise
             error.add_note(self._polling.not_given_back(unreleased))

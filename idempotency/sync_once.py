@@ -5,8 +5,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
-from redis.exceptions import RedisError
-
 from idempotency.answers import Claimed, Result
 from idempotency.errors import IdempotencyError, LeaseLostError
 from idempotency.once import claimed, is_an_attempt, not_released
@@ -81,5 +79,5 @@ class SyncOnce:
     def _give_back(self, error: BaseException) -> None:
         try:
             self._manager.release(self.claim, counted=is_an_attempt(error))
-        except (IdempotencyError, RedisError) as unreleased:
+        except IdempotencyError as unreleased:
             error.add_note(not_released(self.claim, unreleased))

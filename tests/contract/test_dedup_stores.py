@@ -20,6 +20,7 @@ from idempotency import (
     LeaseLostError,
     LockTimeoutError,
     Marked,
+    StoreUnavailableError,
 )
 from tests.support.dedup import KINDS, World, world_of
 
@@ -403,6 +404,19 @@ async def test_many_claims_are_renewed_completed_and_released_one_by_one(world: 
     again = await store.claim_many("billing", [renewed[2].event_id, more.event_id])
     assert again[0].attempt == 1
     assert isinstance(again[1], InProgress)
+
+
+async def test_one_that_cannot_be_asked_about_costs_the_others_nothing(world: World) -> None:
+    """As where another program has written something else under its name."""
+    if world.redis is None:
+        pytest.skip("nobody else writes into the memory of a process")
+    events = [uuid4() for _ in range(5)]
+    await world.redis.hset(f"{world.prefix}:evt:processed:billing:{events[2]}", "not", "a mark")
+    answers = await world.store.claim_many("billing", events)
+    assert [type(each) for each in answers] == [Claimed, Claimed, StoreUnavailableError, Claimed, Claimed]
+    assert [each.attempt for each in answers if isinstance(each, Claimed)] == [1, 1, 1, 1]
+    with pytest.raises(StoreUnavailableError, match="WRONGTYPE"):
+        await world.store.claim("billing", events[2])
 
 
 async def test_fingerprints_of_many_are_their_own(store: Any) -> None:

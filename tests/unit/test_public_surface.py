@@ -7,9 +7,11 @@ import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from idempotency import errors as idempotency_errors
 from relay import errors
 
 ROOT = Path(__file__).parents[2]
@@ -29,14 +31,48 @@ PUBLIC = {
         "emit",
         "emit_async",
     ],
-    "idempotency": ["IdempotencyError", "InvalidKeyError", "Manager"],
+    "idempotency": [
+        "AlreadyDoneError",
+        "ClaimAnswer",
+        "Claimed",
+        "Codec",
+        "Done",
+        "FingerprintConflictError",
+        "IdempotencyError",
+        "InProgress",
+        "InProgressError",
+        "InvalidKeyError",
+        "InvalidUrlError",
+        "LeaseLostError",
+        "Lock",
+        "LockTimeoutError",
+        "Locked",
+        "Manager",
+        "MarkAnswer",
+        "Marked",
+        "MemoryManager",
+        "Once",
+        "ResultError",
+        "Settings",
+        "Store",
+        "StoreUnavailableError",
+        "SyncLock",
+        "SyncManager",
+        "SyncOnce",
+        "connect",
+        "connect_sync",
+        "identity_of_text",
+    ],
 }
 
 GOOD_USAGE = """
 from typing import Any, assert_type
 
 import psycopg
-from idempotency import IdempotencyError, Manager
+from idempotency import (
+    Claimed, ClaimAnswer, Done, IdempotencyError, InProgress, Manager, MemoryManager, Store, SyncManager, connect,
+    connect_sync,
+)
 from redis.asyncio import Redis
 from relay import Actor, EmitError, Emitted, Event, Registry, RelayError, Rule, emit, emit_async
 
@@ -73,12 +109,40 @@ async def ship(connection: psycopg.AsyncConnection[dict[str, Any]], redis: Redis
         return await Manager(redis).check_and_mark_processed("shipping", event_id)
     except IdempotencyError:
         return True
+
+
+def attempt(answer: ClaimAnswer) -> int | None:
+    match answer:
+        case Claimed(attempt=number):
+            return number
+        case InProgress() | Done():
+            return None
+
+
+async def once(store: Store, event_id: str) -> None:
+    assert_type(await store.claim("shipping", event_id), Claimed | InProgress | Done)
+    assert_type(await store.claim_many("shipping", [event_id]), list[Claimed | InProgress | Done | IdempotencyError])
+    assert_type(await store.check_and_mark_many("shipping", [event_id]), list[bool | IdempotencyError])
+    async with store.once("shipping", event_id) as work, store.lock("shipping"):
+        assert_type(work.attempt, int)
+        work.result = b"shipped"
+
+    @store.idempotent("charges", key=lambda key, amount: key)
+    async def charge(key: str, amount: int) -> dict[str, int]:
+        return {"charged": amount}
+
+    assert_type(await charge("k", amount=5), dict[str, int])
+
+
+def stores(url: str) -> list[Store]:
+    SyncManager(connect_sync(url, verify=False)).check_and_mark_processed("shipping", "id")
+    return [Manager(connect(url), prefix="shop"), MemoryManager()]
 """
 
 # Each line that ends in a comment is refused, for the reason that the comment names.
 BAD_USAGE = """
 import psycopg
-from idempotency import Manager
+from idempotency import Manager, SyncManager
 from redis.asyncio import Redis
 from relay import Actor, Event, Registry, Rule, emit, emit_async
 from relay import publish  # attr-defined
@@ -106,6 +170,9 @@ async def use(
     emit(connection, paid, False)  # call-overload
     emit(connection, paid, registry={})  # call-overload
     await Manager(redis).check_and_mark_processed("shipping", 7)  # arg-type
+    Manager(redis, lifetime=7)  # call-arg
+    Manager(redis, ttl=7)  # arg-type
+    SyncManager(redis)  # arg-type
 """
 
 
@@ -138,15 +205,18 @@ def drawn(picture: str) -> dict[str, str]:
     return parents
 
 
-def test_the_tree_of_errors_is_the_one_that_is_drawn() -> None:
+@pytest.mark.parametrize(
+    ("module", "base"), [(errors, errors.RelayError), (idempotency_errors, idempotency_errors.IdempotencyError)]
+)
+def test_the_tree_of_errors_is_the_one_that_is_drawn(module: ModuleType, base: type[Exception]) -> None:
     """Whoever decides what to catch reads the drawing."""
     defined = {
         name: thing.__base__.__name__
-        for name, thing in vars(errors).items()
-        if isinstance(thing, type) and thing.__module__ == errors.__name__ and thing.__base__
+        for name, thing in vars(module).items()
+        if isinstance(thing, type) and thing.__module__ == module.__name__ and thing.__base__
     }
-    assert drawn(errors.__doc__ or "") == defined
-    assert all(issubclass(getattr(errors, name), errors.RelayError) for name in defined)
+    assert drawn(module.__doc__ or "") == defined
+    assert all(issubclass(getattr(module, name), base) for name in defined)
 
 
 @pytest.mark.parametrize("package", PUBLIC)
