@@ -27,7 +27,7 @@ class ClusterNode(EmbeddedRedis):
         self._settings = {
             "cluster-enabled": "yes",
             "cluster-port": str(self.bus),
-            "cluster-node-timeout": "2000",
+            "cluster-node-timeout": "30000",
             "cluster-require-full-coverage": "no",
         }
         return super()._command()
@@ -48,8 +48,8 @@ class Sentinel(EmbeddedRedis):
             f"dir {self._config.parent}",
             f"sentinel monitor {MASTER} 127.0.0.1 {self.master.port} 1",
             f"sentinel auth-pass {MASTER} {self.master.password}",
-            f"sentinel down-after-milliseconds {MASTER} 300",
-            f"sentinel failover-timeout {MASTER} 1000",
+            f"sentinel down-after-milliseconds {MASTER} 1000",
+            f"sentinel failover-timeout {MASTER} 3000",
         ]
         self._config.write_text("".join(f"{line}\n" for line in lines))
         return (redis_program(), self._config, "--sentinel")

@@ -1,6 +1,7 @@
 """What the store promises its callers."""
 
 import asyncio
+import pickle
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -8,9 +9,21 @@ from uuid import UUID, uuid4
 
 import pytest
 from fakeredis import FakeAsyncRedis, FakeRedis
+from hypothesis import given
+from hypothesis import strategies as st
 from redis.asyncio import RedisCluster
 
-from idempotency import InvalidKeyError, Manager
+from idempotency import (
+    AlreadyDoneError,
+    Claimed,
+    Done,
+    InProgressError,
+    InvalidKeyError,
+    LockTimeoutError,
+    Manager,
+    Settings,
+    SyncManager,
+)
 
 
 @pytest.fixture
@@ -106,3 +119,51 @@ async def test_a_life_that_is_none_is_refused(redis: FakeAsyncRedis, ttl: Any, e
     """Marks that are gone at once would recognise nothing."""
     with pytest.raises(error, match="ttl is"):
         Manager(redis, ttl=ttl)
+
+
+@pytest.mark.parametrize("prefix", ["", " ", "a{b}", None])
+async def test_a_prefix_that_names_nothing_is_refused(redis: FakeAsyncRedis, prefix: Any) -> None:
+    """When the service starts."""
+    with pytest.raises(InvalidKeyError, match="the prefix is"):
+        Manager(redis, prefix=prefix)
+
+
+@pytest.mark.parametrize("name", ["lease", "retry_for", "retry_base", "retry_max"])
+async def test_a_time_that_is_none_is_refused(redis: FakeAsyncRedis, name: str) -> None:
+    """By its name, in settings and as a keyword."""
+    with pytest.raises(ValueError, match=f"{name} is"):
+        Manager(redis, **{name: timedelta(0)})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=f"{name} is"):
+        Settings(**{name: 60})  # type: ignore[arg-type]
+
+
+async def test_keywords_go_over_settings(redis: FakeAsyncRedis) -> None:
+    """One object for all managers of a service, and what one of them does otherwise."""
+    shared = Settings(prefix="shop", lease=timedelta(seconds=5))
+    manager = Manager(redis, shared, ttl=timedelta(hours=1))
+    assert manager.settings == Settings(prefix="shop", lease=timedelta(seconds=5), ttl=timedelta(hours=1))
+    assert Manager(redis).settings == Settings()
+
+
+@given(result=st.none() | st.binary() | st.text(), fingerprint=st.none() | st.text(min_size=1))
+def test_whatever_is_kept_comes_back(result: bytes | str | None, fingerprint: str | None) -> None:
+    """Any bytes and any text, beside any fingerprint that is taken."""
+    with FakeRedis() as redis:
+        manager, event_id = SyncManager(redis), uuid4()
+        try:
+            claim = manager.claim("billing", event_id, fingerprint=fingerprint)
+        except InvalidKeyError:
+            return
+        assert isinstance(claim, Claimed)
+        manager.complete(claim, result)
+        assert manager.claim("billing", event_id, fingerprint=fingerprint) == Done(result)
+        assert manager.check_and_mark_processed("billing", event_id)
+
+
+def test_errors_survive_another_process() -> None:
+    """What a worker of a pool raises arrives with what it carries."""
+    for error in (InProgressError("busy", timedelta(seconds=1)), LockTimeoutError("held", timedelta(seconds=2))):
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301 -- our own
+        assert (type(again), str(again), again.retry_after) == (type(error), str(error), error.retry_after)
+    done = pickle.loads(pickle.dumps(AlreadyDoneError("done", b"result")))  # noqa: S301 -- our own
+    assert (str(done), done.result) == ("done", b"result")
