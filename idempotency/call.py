@@ -1,6 +1,6 @@
 """A request to the store: one script over any number of events, and how its answer is read."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -12,7 +12,7 @@ from idempotency.script import Script
 
 T = TypeVar("T")
 
-Reader: TypeAlias = Callable[[Sequence[Any], list[str], list[bytes], float], list[Any]]
+Reader: TypeAlias = Callable[[Sequence[Any], list[str], Iterator[bytes], float], list[Any]]
 
 _NOTHING: Mapping[int, IdempotencyError] = MappingProxyType({})
 
@@ -28,18 +28,19 @@ class Call(Generic[T]):
     items: Sequence[Any]
     keys: list[str]
     shared: tuple[bytes, ...]
-    args: Sequence[str | bytes]
+    args: Sequence[bytes]
     read: Reader
     refused: Mapping[int, IdempotencyError] = _NOTHING
 
     def command(self, *, by_text: bool = False) -> tuple[Any, ...]:
         """As Redis takes it; the text of the script only where the server does not know it yet."""
         name, script = ("EVAL", self.script.text) if by_text else ("EVALSHA", self.script.sha)
-        return (name, script, len(self.keys), *self.keys, *self.shared, *self.args)
+        return (name, script, len(self.keys), *[key.encode() for key in self.keys], *self.shared, *self.args)
 
-    def answers(self, raw: Sequence[bytes], sent_at: float) -> list[T | IdempotencyError]:
-        """What the script said of each of `items`."""
-        return self.read(self.items, raw[0].decode("ascii").split(" "), list(raw[1:]), sent_at)
+    def answers(self, raw: bytes | list[bytes], sent_at: float) -> list[T | IdempotencyError]:
+        """What the script said of each of `items`: one line of words, or a list of it and of results."""
+        words, *results = raw if isinstance(raw, list) else (raw,)
+        return self.read(self.items, words.decode("ascii").split(" "), iter(results), sent_at)
 
     def whole(self, answers: list[T | IdempotencyError]) -> list[T | IdempotencyError]:
         """The answers with those among them that were refused without asking, in the order of the caller."""

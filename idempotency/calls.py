@@ -54,7 +54,7 @@ class Calls:
         claim, attempts = self.keys.claim, self.keys.attempts
         items, refused = self._asked(consumer, event_ids, fingerprints)
         keys = [key for _, _, mark, _ in items for key in (mark, claim(mark), attempts(mark))]
-        args = [value for _, token, _, print_ in items for value in (token, print_ or "")]
+        args = [value for _, token, _, print_ in items for value in (token.encode(), (print_ or "").encode())]
         read = readings.claims(consumer, lease, lease_ms)
         return Call(script.CLAIM, items, keys, (b"%d" % lease_ms, self._life), args, read, refused)
 
@@ -65,7 +65,7 @@ class Calls:
             chosen = each.lease if lease is None else lease
             items.append((each, chosen, milliseconds("lease", chosen)))
         keys = [self.keys.claim(each.key) for each, _, _ in items]
-        args = [value for each, _, ms in items for value in (each.token, b"%d" % ms)]
+        args = [value for each, _, ms in items for value in (each.token.encode(), b"%d" % ms)]
         return Call(script.RENEW, items, keys, (), args, readings.renewals)
 
     def completions(self, claims: Iterable[Claimed], results: Sequence[Result] | None) -> Call[None]:
@@ -73,7 +73,9 @@ class Calls:
         held = list(claims)
         kept = [None] * len(held) if results is None else results
         args = [
-            value for each, result in zip(held, kept, strict=True) for value in (each.token, _mark_value(each, result))
+            value
+            for each, result in zip(held, kept, strict=True)
+            for value in (each.token.encode(), _mark_value(each, result))
         ]
         keys = [name for each in held for name in self.keys.beside(each.key)]
         return Call(script.COMPLETE, held, keys, (self._life,), args, readings.kept("completed"))
@@ -88,7 +90,7 @@ class Calls:
         args = [
             value
             for each, count, one in zip(held, counts, rests, strict=True)
-            for value in (each.token, b"%d" % count, b"%d" % milliseconds("rest", one, least=_NONE))
+            for value in (each.token.encode(), b"%d" % count, b"%d" % milliseconds("rest", one, least=_NONE))
         ]
         keys = [name for each in held for name in (self.keys.claim(each.key), self.keys.attempts(each.key))]
         return Call(script.RELEASE, held, keys, (self._life,), args, readings.kept("released"))
@@ -100,20 +102,25 @@ class Calls:
 
     def discard(self, key: str, token: str) -> Call[bool]:
         """Take away a mark or a lock, if this token made it."""
-        return Call(script.DISCARD, [key], [key], (), [token], readings.truths)
+        return Call(script.DISCARD, [key], [key], (), [token.encode()], readings.truths)
 
     def lock(self, name: str, token: str, lease: timedelta) -> Call[Locked | InProgress]:
         """Take the lock of a name."""
         key, lease_ms = self.keys.lock(name), milliseconds("lease", lease)
         return Call(
-            script.LOCK, [(name, token, lease, lease_ms, key)], [key], (b"%d" % lease_ms,), [token], readings.locks
+            script.LOCK,
+            [(name, token, lease, lease_ms, key)],
+            [key],
+            (b"%d" % lease_ms,),
+            [token.encode()],
+            readings.locks,
         )
 
     def lock_renewal(self, held: Locked) -> Call[Locked]:
         """Prolong a lock."""
         lease_ms = milliseconds("lease", held.lease)
         items = [(held.name, held.token, held.lease, lease_ms, held.key)]
-        return Call(script.RENEW, items, [held.key], (), [held.token, b"%d" % lease_ms], readings.locks)
+        return Call(script.RENEW, items, [held.key], (), [held.token.encode(), b"%d" % lease_ms], readings.locks)
 
     def _mark(self, consumer: str, event_id: UUID | str, read: Reader, *, telling: bytes) -> Call[Any]:
         found, token = identity(event_id), secrets.token_hex(16)
@@ -123,14 +130,16 @@ class Calls:
             [(found, token, key, None)],
             [key, self.keys.claim(key)],
             (self._life, telling),
-            [token],
+            [token.encode()],
             read,
         )
 
     def _marks(self, consumer: str, event_ids: Iterable[UUID | str], read: Reader, *, telling: bytes) -> Call[Any]:
         items, refused = self._asked(consumer, event_ids, None)
         keys = [key for _, _, mark, _ in items for key in (mark, self.keys.claim(mark))]
-        return Call(script.MARK, items, keys, (self._life, telling), [item[1] for item in items], read, refused)
+        return Call(
+            script.MARK, items, keys, (self._life, telling), [item[1].encode() for item in items], read, refused
+        )
 
     def _asked(
         self, consumer: str, event_ids: Iterable[UUID | str], fingerprints: Sequence[str | None] | None

@@ -17,7 +17,7 @@ def by_server(client: Any, commands: Sequence[tuple[Any, ...]]) -> list[list[int
     slots = client.nodes_manager.slots_cache
     groups: dict[str, list[int]] = {}
     for position, command in enumerate(commands):
-        servers = slots.get(key_slot(command[_FIRST_KEY].encode()))
+        servers = slots.get(key_slot(command[_FIRST_KEY]))
         groups.setdefault(servers[0].name if servers else "", []).append(position)
     return list(groups.values())
 

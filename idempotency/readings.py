@@ -16,7 +16,7 @@ Asked: TypeAlias = tuple[UUID, str, str, str | None]
 def checks(consumer: str) -> Reader:
     """Whether events were marked before; an error for those that somebody holds."""
 
-    def read(items: Sequence[Asked], words: list[str], _: list[bytes], __: float) -> list[bool | InProgressError]:
+    def read(items: Sequence[Asked], words: list[str], _: Iterator[bytes], __: float) -> list[bool | InProgressError]:
         return [
             in_progress(consumer, item[0], _left(word)) if word[0] == "P" else word != "M"
             for item, word in zip(items, words, strict=True)
@@ -28,10 +28,9 @@ def checks(consumer: str) -> Reader:
 def marks(consumer: str) -> Reader:
     """What became of marks."""
 
-    def read(items: Sequence[Asked], words: list[str], results: list[bytes], _: float) -> list[MarkAnswer]:
-        rest = iter(results)
+    def read(items: Sequence[Asked], words: list[str], results: Iterator[bytes], _: float) -> list[MarkAnswer]:
         return [
-            Marked(consumer, item[0], item[1], item[2]) if word == "M" else occupied(word, rest)
+            Marked(consumer, item[0], item[1], item[2]) if word == "M" else occupied(word, results)
             for item, word in zip(items, words, strict=True)
         ]
 
@@ -42,15 +41,15 @@ def claims(consumer: str, lease: timedelta, lease_ms: int) -> Reader:
     """What became of claims, each with the deadline of its lease."""
 
     def read(
-        items: Sequence[Asked], words: list[str], results: list[bytes], sent_at: float
+        items: Sequence[Asked], words: list[str], results: Iterator[bytes], sent_at: float
     ) -> list[ClaimAnswer | IdempotencyError]:
-        rest, deadline = iter(results), sent_at + lease_ms / 1_000
+        deadline = sent_at + lease_ms / 1_000
         return [
             Claimed(consumer, item[0], item[1], int(word[1:]), deadline, lease, item[3], item[2])
             if word[0] == "C"
             else _conflict(consumer, item)
             if word == "F"
-            else occupied(word, rest)
+            else occupied(word, results)
             for item, word in zip(items, words, strict=True)
         ]
 
@@ -58,7 +57,7 @@ def claims(consumer: str, lease: timedelta, lease_ms: int) -> Reader:
 
 
 def renewals(
-    items: Sequence[tuple[Claimed, timedelta, int]], words: list[str], _: list[bytes], sent_at: float
+    items: Sequence[tuple[Claimed, timedelta, int]], words: list[str], _: Iterator[bytes], sent_at: float
 ) -> list[Claimed | LeaseLostError]:
     """Claims with their new deadlines."""
     return [
@@ -74,19 +73,19 @@ def renewals(
 def kept(done: str) -> Reader:
     """Nothing for claims that could be `done` with, an error for those that were lost."""
 
-    def read(items: Sequence[Claimed], words: list[str], _: list[bytes], __: float) -> list[LeaseLostError | None]:
+    def read(items: Sequence[Claimed], words: list[str], _: Iterator[bytes], __: float) -> list[LeaseLostError | None]:
         return [None if word == "K" else _lost(claim, done) for claim, word in zip(items, words, strict=True)]
 
     return read
 
 
-def truths(_: Sequence[Any], words: list[str], __: list[bytes], ___: float) -> list[bool]:
+def truths(_: Sequence[Any], words: list[str], __: Iterator[bytes], ___: float) -> list[bool]:
     """Whether it was so, for each."""
     return [word == "K" for word in words]
 
 
 def locks(
-    items: Sequence[tuple[str, str, timedelta, int, str]], words: list[str], _: list[bytes], sent_at: float
+    items: Sequence[tuple[str, str, timedelta, int, str]], words: list[str], _: Iterator[bytes], sent_at: float
 ) -> list[Locked | InProgress | LeaseLostError]:
     """What became of locks, taken or renewed."""
     return [

@@ -22,14 +22,14 @@ class Simulation:
         self._clock = clock
         self._values: dict[str, tuple[bytes, float]] = {}
 
-    def run(self, call: Call[Any]) -> list[bytes]:
+    def run(self, call: Call[Any]) -> bytes | list[bytes]:
         """Carry out the script of the call over its events."""
         said = _Said()
         script = getattr(self, f"_{call.script.name}")
         for each in range(len(call.items)):
             keys = call.keys[each * call.script.keys : (each + 1) * call.script.keys]
             args = call.args[each * call.script.args : (each + 1) * call.script.args]
-            script(said, keys, [_bytes(value) for value in args], call.shared)
+            script(said, keys, list(args), call.shared)
         return [" ".join(said.words).encode(), *said.results]
 
     def _mark(self, said: _Said, keys: list[str], args: list[bytes], shared: tuple[bytes, ...]) -> None:
@@ -145,10 +145,6 @@ class Simulation:
     def _counted(self, attempts: str) -> tuple[int, bytes]:
         count, _, last = (self._get(attempts) or b"0 ").partition(b" ")
         return int(count), last
-
-
-def _bytes(value: str | bytes) -> bytes:
-    return value if isinstance(value, bytes) else value.encode()
 
 
 def _fields(stored: bytes, number: int) -> list[bytes]:

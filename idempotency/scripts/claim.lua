@@ -44,4 +44,4 @@ for i = 1, #KEYS / 3 do
   end
 end
 answer[1] = table.concat(words, ' ')
-return answer
+return answer[2] and answer or redis.status_reply(answer[1])

@@ -20,4 +20,4 @@ for i = 1, #KEYS / 3 do
     end
   end
 end
-return {table.concat(words, ' ')}
+return redis.status_reply(table.concat(words, ' '))

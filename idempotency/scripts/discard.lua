@@ -11,4 +11,4 @@ for i, key in ipairs(KEYS) do
     words[i] = stored and 'L' or 'K'
   end
 end
-return {table.concat(words, ' ')}
+return redis.status_reply(table.concat(words, ' '))

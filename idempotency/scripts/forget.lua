@@ -5,4 +5,4 @@ local words = {}
 for i = 1, #KEYS / 3 do
   words[i] = redis.call('DEL', KEYS[3 * i - 2], KEYS[3 * i - 1], KEYS[3 * i]) > 0 and 'K' or 'L'
 end
-return {table.concat(words, ' ')}
+return redis.status_reply(table.concat(words, ' '))

@@ -13,4 +13,4 @@ for i, key in ipairs(KEYS) do
     words[i] = 'P' .. string.format('%d', math.max(redis.call('PTTL', key), 1))
   end
 end
-return {table.concat(words, ' ')}
+return redis.status_reply(table.concat(words, ' '))

@@ -5,27 +5,26 @@ local life, telling = ARGV[1], ARGV[2] == '1'
 local words, answer = {}, {''}
 for i = 1, #KEYS / 2 do
   local mark, claim, token = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 + i]
-  local stored = redis.call('GET', mark)
-  if stored == token then
+  local left = redis.call('PTTL', claim)
+  if left == -2 and redis.call('SET', mark, token, 'NX', 'PX', life) then
     words[i] = 'M'
-  elseif stored then
-    local kind, result
-    if telling then
-      kind, result = string.match(stored, '^[^\n]*\n([bs])\n[^\n]*\n(.*)$')
-    end
-    words[i] = 'D' .. (kind or '')
-    if kind then
-      answer[#answer + 1] = result
-    end
   else
-    local left = redis.call('PTTL', claim)
-    if left == -2 then
-      redis.call('SET', mark, token, 'PX', life)
+    local stored = redis.call('GET', mark)
+    if stored == token then
       words[i] = 'M'
+    elseif stored then
+      local kind, result
+      if telling then
+        kind, result = string.match(stored, '^[^\n]*\n([bs])\n[^\n]*\n(.*)$')
+      end
+      words[i] = 'D' .. (kind or '')
+      if kind then
+        answer[#answer + 1] = result
+      end
     else
       words[i] = 'P' .. string.format('%d', math.max(left, 1))
     end
   end
 end
 answer[1] = table.concat(words, ' ')
-return answer
+return answer[2] and answer or redis.status_reply(answer[1])

@@ -28,4 +28,4 @@ for i = 1, #KEYS / 2 do
   end
   words[i] = 'K'
 end
-return {table.concat(words, ' ')}
+return redis.status_reply(table.concat(words, ' '))

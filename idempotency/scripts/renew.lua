@@ -11,4 +11,4 @@ for i, key in ipairs(KEYS) do
     words[i] = 'L'
   end
 end
-return {table.concat(words, ' ')}
+return redis.status_reply(table.concat(words, ' '))
