@@ -204,6 +204,25 @@ async def test_to_complete_twice_is_to_complete(store: Any, event: UUID) -> None
     assert await store.claim("billing", event) == Done("once")
 
 
+async def test_a_claim_that_is_asked_again_is_the_same_claim(world: World, event: UUID) -> None:
+    """Whose answer was lost: its lease begins anew with the deadline that it gets, and it is one attempt."""
+    store = world.store
+    call = store._calls.claims("billing", [event], None, None)
+    first = await store.ask_one(call)
+    await world.advance(LEASE / 2)
+    again = await store.ask_one(call)
+    assert (again.token, again.attempt) == (first.token, 1)
+    assert again.deadline >= first.deadline + 30
+    await world.advance(LEASE * 0.75)
+    assert again.is_held(world.clock())
+    assert isinstance(await store.claim("billing", event), InProgress)
+    await world.advance(LEASE)
+    assert (await store.ask_one(call)).attempt == 1
+    await world.advance(LEASE)
+    assert (await claimed(store, event)).attempt == 2
+    assert isinstance(await store.ask_one(call), InProgress)
+
+
 async def test_attempts_are_counted_and_can_be_taken_back(store: Any, event: UUID) -> None:
     """A release counts unless it says otherwise."""
     attempts = []

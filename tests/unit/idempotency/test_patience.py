@@ -51,19 +51,16 @@ class Failing(FakeAsyncRedis):
     error: Exception
     times = 0
     afterwards = False
-    asked = 0
 
     async def execute_command(self, *args: Any, **options: Any) -> Any:
         """Fail or ask."""
         if not str(args[0]).startswith("EVAL"):
             return await self._carry_out(*args, **options)
-        self.asked += 1
+        answer = await self._carry_out(*args, **options) if self.afterwards or self.times <= 0 else None
         self.times -= 1
-        if self.times < 0:
-            return await self._carry_out(*args, **options)
-        if self.afterwards:
-            await self._carry_out(*args, **options)
-        raise self.error
+        if self.times >= 0:
+            raise self.error
+        return answer
 
     async def _carry_out(self, *args: Any, **options: Any) -> Any:
         return await super().execute_command(*args, **options)  # type: ignore[no-untyped-call]
@@ -74,12 +71,10 @@ class SyncFailing(FakeRedis):
 
     error: Exception
     times = 0
-    asked = 0
 
     def execute_command(self, *args: Any, **options: Any) -> Any:
         """Fail or ask."""
         if str(args[0]).startswith("EVAL"):
-            self.asked += 1
             self.times -= 1
             if self.times >= 0:
                 raise self.error
