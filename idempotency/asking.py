@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 
 from redis.exceptions import NoScriptError
 
-from idempotency.call import MOST_EVENTS, Call
+from idempotency.call import Call
 from idempotency.errors import IdempotencyError, StoreUnavailableError
 from idempotency.patience import is_away, refused
 
@@ -17,17 +17,8 @@ class Asking(Generic[T]):
 
     def __init__(self, call: Call[T], *, by_slot: bool) -> None:
         self._call = call
-        whole = len(call.items) <= (1 if by_slot else MOST_EVENTS)
-        self._positions: list[Sequence[int]] = (
-            []
-            if not call.items
-            else [range(len(call.items))]
-            if whole
-            else call.by_slot()
-            if by_slot
-            else call.by_size()
-        )
-        self._parts = [call] if whole and call.items else [call.part(each) for each in self._positions]
+        self._positions = call.by_slot() if by_slot else call.by_size()
+        self._parts = [call] if len(self._positions) == 1 else [call.part(each) for each in self._positions]
         self._answers: list[Any] = [None] * len(call.items)
         self._pending = list(range(len(self._parts)))
         self._by_text: set[int] = set()
@@ -44,14 +35,14 @@ class Asking(Generic[T]):
             if not isinstance(raw, Exception):
                 self._keep(each, self._parts[each].answers(raw, sent_at))
                 continue
-            pending.append(each)
-            if isinstance(raw, NoScriptError) and each not in self._by_text:
+            if isinstance(raw, NoScriptError):
                 # A restart or a failover empties the server's cache of scripts.
                 self._by_text.add(each)
+                pending.append(each)
             elif is_away(raw):
                 failure = raw
+                pending.append(each)
             else:
-                pending.remove(each)
                 pending += self._alone(each, raw)
         self._pending = pending
         return failure

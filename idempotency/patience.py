@@ -56,6 +56,12 @@ def is_read_only(error: Exception) -> bool:
     return isinstance(error, ReadOnlyError) or bool(_READ_ONLY.search(str(error)))
 
 
+def _hint(error: Exception) -> str:
+    if isinstance(error, AskError):
+        return "The server is one of a Cluster: connect with redis+cluster:// or cluster=True."
+    return "Whether the last of them took effect is not known; try the whole again later."
+
+
 def refused(error: Exception) -> StoreUnavailableError:
     """What to tell a caller whose request Redis will not carry out, however often it is asked."""
     raised = StoreUnavailableError(
@@ -98,7 +104,7 @@ class Patience:
         seconds = self._clock() - self._began
         raised = StoreUnavailableError(
             f"Redis could not be asked: {type(error).__name__} ({error}), after {self._failures or 1} tries in"
-            f" {seconds:.1f} s. Whether the last of them took effect is not known; try the whole again later."
+            f" {seconds:.1f} s. {_hint(error)}"
         )
         raised.__cause__ = error
         return raised
