@@ -1,0 +1,1 @@
+"""The SDK of the services that act on events."""
