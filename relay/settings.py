@@ -1,49 +1,35 @@
 """Every knob of the relay, read once from the environment and `.env`, and passed down from there."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
-from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
-from pydantic_core import ErrorDetails
-from pydantic_settings import (
-    BaseSettings,
-    DotEnvSettingsSource,
-    EnvSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-)
+from pydantic import Field, SecretStr, field_validator
 
-from relay.errors import ConfigurationError
-from relay.google_key import key_of_file, key_of_text
 from relay.kernel.duration import Duration, PositiveDuration, parse, written
-from relay.setting_names import stray
+from relay.pubsub_settings import PubSubSettings
+from relay.setting_names import Namespace
 from relay.setting_rules import inconsistencies
-
-_MISSING = {
-    "database_url": "DATABASE_URL is not set; write it like postgresql://user:password@host:5432/db",
-    "pubsub_project_id": "PUBSUB_PROJECT_ID is not set; name the Google Cloud project of your topics",
-}
 
 _LONGEST_IN_POSTGRES = parse("24d")
 _LONGEST_NAME_IN_POSTGRES = 63
 
 
-class Settings(BaseSettings):
+class Settings(PubSubSettings):
     """The names are the environment's, in lower case; a text that ends in a value gives the default."""
 
-    model_config = SettingsConfigDict(
-        env_file=".env",
-        env_file_encoding="utf-8",
-        env_ignore_empty=True,
-        extra="ignore",
-        frozen=True,
-        hide_input_in_errors=True,
-        str_strip_whitespace=True,
-        use_attribute_docstrings=True,
+    NAMESPACE: ClassVar[Namespace] = Namespace(
+        program="the relay",
+        command="python -m relay config",
+        prefixes=("RELAY_",),
+        reserved=frozenset({"RELAY_SHARD_INDEX", "RELAY_SHARD_COUNT", "RELAY_RETENTION"}),
     )
+    MISSING: ClassVar[Mapping[str, str]] = {
+        **PubSubSettings.MISSING,
+        "database_url": "DATABASE_URL is not set; write it like postgresql://user:password@host:5432/db",
+    }
 
     database_url: SecretStr = SecretStr("")
     """Where the outbox is, as a libpq URL or key-value string. Required by every command that reads it."""
@@ -54,20 +40,6 @@ class Settings(BaseSettings):
     """Whether an idle `relay run` sleeps until an event is stored, or polls at RELAY_POLL_MS: on or off. on"""
     relay_listen_url: SecretStr = SecretStr("")
     """A direct connection to the same database, where DATABASE_URL leads to a pooler; on it a relay is woken."""
-
-    google_cloud_project: str = ""
-    """What platforms set. PUBSUB_PROJECT_ID goes over it, wherever either is set."""
-    pubsub_project_id: Annotated[str, Field(validate_default=True)] = ""
-    """The project of topics that are named without one. Required to publish, or GOOGLE_CLOUD_PROJECT."""
-    pubsub_emulator_host: str = ""
-    """host:port of an emulator; nothing leaves the machine then, and no credentials are asked for."""
-    pubsub_endpoint: str = ""
-    """A regional endpoint, such as europe-west1-pubsub.googleapis.com:443; without it, the global one."""
-    google_credentials_json: SecretStr = SecretStr("")
-    """The content of a key or federation file, as JSON or its base64; goes over GOOGLE_APPLICATION_CREDENTIALS."""
-
-    google_application_credentials: str = ""
-    """A key or federation file; without it and GOOGLE_CREDENTIALS_JSON, the credentials that Google's library finds."""
 
     relay_broker: Literal["pubsub"] = "pubsub"
     """Which kind of broker the topics are in. pubsub"""
@@ -146,11 +118,6 @@ class Settings(BaseSettings):
     def _lower(cls, value: object) -> object:
         return value.strip().lower() if isinstance(value, str) else value
 
-    @field_validator("pubsub_project_id")
-    @classmethod
-    def _or_of_the_platform(cls, value: str, known: ValidationInfo) -> str:
-        return value or str(known.data.get("google_cloud_project", ""))
-
     @field_validator("relay_idle_tx_ms")
     @classmethod
     def _fits_postgres(cls, value: timedelta) -> timedelta:
@@ -176,14 +143,6 @@ class Settings(BaseSettings):
             ) from None
         return SecretStr(text)
 
-    @field_validator("google_credentials_json")
-    @classmethod
-    def _is_key(cls, value: SecretStr) -> SecretStr:
-        text = value.get_secret_value().strip()
-        if text:
-            key_of_text(text)
-        return SecretStr(text)
-
     @field_validator("relay_app")
     @classmethod
     def _fits_application_name(cls, value: str) -> str:
@@ -199,95 +158,17 @@ class Settings(BaseSettings):
         """The names in RELAY_RUNNERS, each once, in its order."""
         return tuple(dict.fromkeys(filter(None, map(str.strip, self.relay_runners.split(",")))))
 
-    def require(self, *names: str) -> None:
-        """Raise ConfigurationError with a sentence for each of these settings that is not set."""
-        missing = [_MISSING[name] for name in names if not _text(getattr(self, name))]
-        if missing:
-            raise ConfigurationError(". ".join(missing))
+    def faults(self) -> Iterator[str]:
+        """A sentence for each thing that is wrong with the settings together."""
+        yield from inconsistencies(dict(self))
+        yield from super().faults()
 
     def require_database(self) -> str:
         """The connection string. Raises ConfigurationError when there is none."""
         self.require("database_url")
         return self.database_url.get_secret_value()
 
-    def require_project(self) -> str:
-        """The Pub/Sub project. Raises ConfigurationError when there is none."""
-        self.require("pubsub_project_id")
-        return self.pubsub_project_id
-
-    def google_key(self) -> dict[str, Any] | None:
-        """What GOOGLE_CREDENTIALS_JSON holds, or else the file that GOOGLE_APPLICATION_CREDENTIALS names.
-
-        None where neither is set, and with an emulator, which asks for none. Google's library would find the file too,
-        but not where `.env` names it. Raises ConfigurationError where the file is none.
-        """
-        match self.google_key_source:
-            case "GOOGLE_CREDENTIALS_JSON":
-                return key_of_text(self.google_credentials_json.get_secret_value())
-            case "GOOGLE_APPLICATION_CREDENTIALS":
-                return key_of_file(self.google_application_credentials)
-            case _:
-                return None
-
-    @property
-    def google_key_source(self) -> str:
-        """The setting that the key comes from; empty where there is none."""
-        for name in () if self.pubsub_emulator_host else ("google_credentials_json", "google_application_credentials"):
-            if _text(getattr(self, name)):
-                return name.upper()
-        return ""
-
 
 def load(**overrides: Any) -> Settings:
     """Read the settings. Raises ConfigurationError with one line for each that is wrong."""
-    try:
-        settings = Settings(**overrides)
-    except ValidationError as error:
-        raise ConfigurationError("\n".join(map(_sentence, error.errors()))) from None
-    except (SettingsError, OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"the environment or .env cannot be read: {error}") from None
-    faults = list(inconsistencies(dict(settings)))
-    try:
-        settings.google_key()
-    except ConfigurationError as error:
-        faults.append(str(error))
-    if faults:
-        raise ConfigurationError("\n".join(faults))
-    return settings
-
-
-def sources() -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """What the environment sets, and what `.env` does, ours or not, by names in capitals; an empty value sets nothing.
-
-    A file that cannot be read sets nothing here: `load` says it.
-    """
-    environment = EnvSettingsSource(Settings).env_vars
-    try:
-        file = DotEnvSettingsSource(Settings).env_vars
-    except (OSError, UnicodeDecodeError):
-        file = {}
-    return _set(environment), _set(file)
-
-
-def strangers() -> list[str]:
-    """A sentence for each RELAY_ name in the environment or .env that has no effect. None holds a value."""
-    environment, file = sources()
-    return stray({*environment, *file}, [name.upper() for name in Settings.model_fields])
-
-
-def _set(values: Mapping[str, str | None]) -> dict[str, str]:
-    return {name.upper(): value.strip() for name, value in values.items() if value and value.strip()}
-
-
-def _sentence(fault: ErrorDetails) -> str:
-    """What is wrong, with the value; our own validators name it themselves where it is no secret."""
-    name = str(fault["loc"][0]).upper() if fault["loc"] else "the settings"
-    if fault["type"] == "value_error":
-        return f"{name} {fault['msg'].removeprefix('Value error, ')}"
-    if fault["type"].startswith("bool_"):
-        return f"{name} is {fault['input']!r:.100}: write on or off"
-    return f"{name} is {fault['input']!r:.100}: {fault['msg'][0].lower()}{fault['msg'][1:]}"
-
-
-def _text(value: str | SecretStr) -> str:
-    return value.get_secret_value() if isinstance(value, SecretStr) else value
+    return Settings.load(**overrides)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 from google.api_core import exceptions
-from google.pubsub_v1.types import AcknowledgeRequest, PullRequest, PullResponse, Subscription
+from google.pubsub_v1.types import AcknowledgeRequest, ModifyAckDeadlineRequest, PullRequest, PullResponse, Subscription
 
 from relay.brokers.pubsub_client import CALL_ERRORS, PubSubAddress, broker_error
 from relay.errors import ConfigurationError
@@ -102,14 +102,34 @@ class PubSubReader:
         except CALL_ERRORS as error:
             raise broker_error(error) from error
 
+    async def hold(self, received: Sequence[Received], seconds: int) -> None:
+        """Have these deliveries come again after so many seconds, and not before; 0 gives them back at once."""
+        for start in range(0, len(received), _MESSAGES):
+            ack_ids = [each.ack_id for each in received[start : start + _MESSAGES]]
+            request = ModifyAckDeadlineRequest(subscription=self._name, ack_ids=ack_ids, ack_deadline_seconds=seconds)
+            try:
+                await self._client.modify_ack_deadline(request, retry=None, timeout=_QUESTION_SECONDS)
+            except CALL_ERRORS as error:
+                raise broker_error(error) from error
+
+    async def stop(self) -> Sequence[Received]:
+        """Ask for nothing more, and answer with what has come without being asked for.
+
+        What is given back after this is for others, and not the answer to a question of our own.
+        """
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return ()
+        pending.cancel()
+        (answer,) = await asyncio.gather(pending, return_exceptions=True)
+        return _all_of(answer) if isinstance(answer, PullResponse) else ()
+
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Close the channel; deliveries that were on their way come back after their deadline."""
-        if self._pending is not None:
-            self._pending.cancel()
-            await asyncio.gather(self._pending, return_exceptions=True)
+        await self.stop()
         await self._client.transport.close()  # type: ignore[no-untyped-call]
 
     async def _next(self, seconds: float) -> Sequence[Received]:
@@ -126,7 +146,7 @@ class PubSubReader:
             if not pending.done():
                 return ()
             self._pending = None
-            received = [_received(each) for each in PullResponse.pb(pending.result()).received_messages]
+            received = _all_of(pending.result())
             if received or time.monotonic() >= end:
                 return received
 
@@ -138,6 +158,10 @@ class PubSubReader:
 
     async def _describe(self) -> Subscription:
         return await self._client.get_subscription(subscription=self._name, retry=None, timeout=_QUESTION_SECONDS)
+
+
+def _all_of(response: PullResponse) -> list[Received]:
+    return [_received(each) for each in PullResponse.pb(response).received_messages]
 
 
 def _received(raw: Any) -> Received:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from relay.brokers.pubsub_reader import PubSubReader
 from relay.cli.parts import duration, loaded, outbox_connector, pubsub_address, routes
-from relay.cli.progress import Progress
+from relay.kernel.progress import Progress
 from relay.operate.audit import AuditedOutbox, audit
 from relay.operate.audit_words import verdict
 from relay.settings import Settings

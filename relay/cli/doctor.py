@@ -11,7 +11,7 @@ from relay.cli.refusals import refusals
 from relay.errors import ConfigurationError
 from relay.operate.doctor import Finding, Patient, doctor
 from relay.outbox.connect import conninfo, place
-from relay.settings import Settings, load, strangers
+from relay.settings import Settings, load
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -52,7 +52,7 @@ def patient(settings: Settings) -> Patient:
         publish_budget=settings.relay_publish_budget_ms,
         batch_end=settings.relay_idle_tx_ms,
         broker=pubsub_address(settings),
-        warnings=strangers(),
+        warnings=Settings.strangers(),
         listen=listening_opener(settings) if settings.relay_notify else None,
         listens_at=_listens_at(settings),
     )

@@ -12,9 +12,9 @@ from psycopg import errors as pg
 
 from relay.cli.event_lines import STDIN, Line, chunks, event_of, events_of, json_of, opened, place, text_of
 from relay.cli.parts import loaded
-from relay.cli.progress import Progress
 from relay.emit import Emitted, emit
 from relay.errors import ConfigurationError, EmitError, InvalidEventError
+from relay.kernel.progress import Progress
 from relay.outbox.connect import connect
 from relay.outbox.statements import search_path, statement
 from relay.settings import Settings

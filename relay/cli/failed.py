@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from relay.cli.parts import loaded, outbox_connector, routes
-from relay.cli.progress import Progress
 from relay.errors import ConfigurationError
 from relay.kernel.duration import parse
+from relay.kernel.progress import Progress
 from relay.operate import failed
 from relay.operate.status import key_shown
 from relay.outbox.failed import START, Action, FailedRows, Filter, Named, Operator, Row

@@ -3,22 +3,20 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 import psycopg
 
 from relay.cli import audit, config, dev, doctor, emit, failed, migrate, run, status, topics
 from relay.errors import BrokerError, ConfigurationError, RelayError
+from relay.kernel.command import FAILED, MISUSED, complain, not_text, release
 from relay.kernel.failure import told
-
-FINE, FAILED, MISUSED = 0, 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0: fine, 1: the work failed, 2: the call or the configuration is wrong."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     parser = _parser()
-    if (place := _not_text(words)) is not None:
+    if (place := not_text(words)) is not None:
         return _complain(f"argument {place} is not UTF-8; nothing was done", MISUSED)
     options = parser.parse_args(words)
     if options.command is None:
@@ -38,19 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _not_text(words: Sequence[str]) -> int | None:
-    """The place of the first argument with bytes that are no text; Python hides them in lone surrogates."""
-    for place, word in enumerate(words, 1):
-        try:
-            word.encode()
-        except UnicodeEncodeError:
-            return place
-    return None
-
-
 def _complain(error: object, code: int) -> int:
-    for line in str(error).strip().splitlines():
-        print(f"relay: {line}", file=sys.stderr)
+    complain("relay", error)
     return code
 
 
@@ -65,13 +52,6 @@ def _of_database(error: psycopg.Error) -> str:
     return "\n".join(lines) or type(error).__name__
 
 
-def _version() -> str:
-    try:
-        return version("outbox-relay")
-    except PackageNotFoundError:
-        return "(a checkout that is not installed)"
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="relay",
@@ -79,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Settings come from the environment and from .env; start with DATABASE_URL and PUBSUB_PROJECT_ID.",
     )
     parser.set_defaults(command=None)
-    parser.add_argument("--version", action="version", version=f"outbox-relay {_version()}")
+    parser.add_argument("--version", action="version", version=f"outbox-relay {release()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     emit.add_to(commands)
     run.add_to(commands)

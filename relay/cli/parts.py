@@ -1,7 +1,6 @@
 """What several commands build from the settings, and read from the command line."""
 
 import argparse
-import gc
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -10,29 +9,21 @@ from typing import Any
 import psycopg
 
 from relay.brokers.pubsub_client import PubSubAddress
+from relay.errors import ConfigurationError
+from relay.kernel import line_redaction
 from relay.kernel.duration import parse
 from relay.outbox import schema
 from relay.outbox.connect import connect_async
 from relay.outbox.listening import Listening
 from relay.routes import Routes
-from relay.settings import Settings, load, strangers
+from relay.settings import Settings, load
 
 
 def loaded() -> Settings:
     """The settings of this call; names that look like settings and are none are told of first."""
-    for warning in strangers():
+    for warning in Settings.strangers():
         print(f"relay: warning: {warning}", file=sys.stderr)
     return load()
-
-
-def spare_the_collector() -> None:
-    """Look for garbage in what the process works with, and not again and again in all that it has imported.
-
-    Rows and messages are gone with their batch, without any collector; what little there is left for it can wait.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 100)
 
 
 def duration(text: str) -> timedelta:
@@ -45,13 +36,15 @@ def duration(text: str) -> timedelta:
 
 def pubsub_address(settings: Settings) -> PubSubAddress:
     """Where the broker is."""
-    return PubSubAddress(
-        project=settings.require_project(),
-        emulator=settings.pubsub_emulator_host or None,
-        endpoint=settings.pubsub_endpoint or None,
-        key=settings.google_key(),
-        key_source=settings.google_key_source,
-    )
+    return PubSubAddress(**settings.address())
+
+
+def redaction(settings: Settings) -> line_redaction.Redact | None:
+    """The user's own hook for log lines. Raises ConfigurationError where it cannot be had."""
+    try:
+        return line_redaction.load(settings.relay_log_redact, "RELAY_LOG_REDACT")
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from error
 
 
 def routes(settings: Settings) -> Routes:

@@ -1,9 +1,9 @@
 """What `relay run` refuses of settings that can be read, found without connecting to anything."""
 
 from relay.brokers.pubsub_credentials import credentials_of
+from relay.cli.parts import redaction
 from relay.cli.runners import RUNNERS, chosen
 from relay.errors import ConfigurationError
-from relay.operate import line_redaction
 from relay.operate.http.address import Address, http_address, resolved
 from relay.outbox.connect import conninfo
 from relay.settings import Settings
@@ -46,7 +46,7 @@ def _runners(settings: Settings) -> None:
 
 
 def _log(settings: Settings) -> None:
-    line_redaction.load(settings.relay_log_redact)
+    redaction(settings)
 
 
 def _http(settings: Settings) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import psycopg
 
-from relay.cli.parts import listening_opener, loaded, outbox_connector, pubsub_address, spare_the_collector
+from relay.cli.parts import listening_opener, loaded, outbox_connector, pubsub_address, redaction
 from relay.cli.refusals import refusals
 from relay.cli.runners import RUNNERS, unknown, workers
 from relay.cli.serve import Site
 from relay.errors import ConfigurationError
 from relay.kernel.clock import Clock, SystemClock
+from relay.kernel.command import spare_the_collector
 from relay.kernel.loop import Loop
 from relay.kernel.observe import (
     LoopDied,
@@ -29,14 +30,14 @@ from relay.kernel.shutdown import Shutdown
 from relay.kernel.supervise import CLOSE_SECONDS, supervise
 from relay.kernel.tick import tick
 from relay.kernel.worker import Worker, close_all
-from relay.operate import line_redaction, logs
+from relay.operate import logs
 from relay.operate.events import Reconnected, Started
 from relay.operate.stats import StatsRunner, Tally, short_look
 from relay.outbox import schema
 from relay.outbox.outbox import Connect
 from relay.outbox.sleep import Sleeper
 from relay.publisher.publisher import Publisher
-from relay.setting_rules import HARD_END
+from relay.setting_base import HARD_END
 from relay.settings import Settings
 
 HARD_END_SECONDS = HARD_END.total_seconds()
@@ -149,7 +150,7 @@ async def _tick(settings: Settings) -> int:
 
 
 def _observe(settings: Settings) -> Observe:
-    redact = line_redaction.load(settings.relay_log_redact)
+    redact = redaction(settings)
     logs.adopt_libraries(sys.stderr, redact, settings.relay_app)
     log = logs.logger(settings.relay_log_level, sys.stderr, settings.relay_app)
     return to_all(logs.LogLines(log, events=settings.relay_log_events, redact=redact))

@@ -1,20 +1,10 @@
 """Every log line with its level, its occasion and its fields: what `docs/logs.md` shows and the tests hold us to."""
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
+from relay.kernel.log_line import Line, markdown
 from relay.operate.events import Started
 from relay.operate.stats import RelayStats
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One kind of line; `event`, `level` and `timestamp` are in each."""
-
-    name: str
-    levels: tuple[str, ...]
-    when: str
-    fields: tuple[str, ...]
-
 
 _ROW = ("event_id", "event_type", "aggregate_type", "aggregate_id", "created_at", "batch_size", "attempt_count")
 _FAILURE = ("topic", "code", "error", "consequence")
@@ -173,9 +163,4 @@ LINES = (
 
 def table() -> str:
     """Every line, as a Markdown table."""
-    rows = (
-        (f"`{line.name}`", " or ".join(line.levels), line.when, ", ".join(f"`{name}`" for name in line.fields))
-        for line in LINES
-    )
-    told = (f"| {' | '.join(row)} |" for row in rows)
-    return "\n".join(("| line | level | when | fields |", "|---|---|---|---|", *told)) + "\n"
+    return markdown(LINES)

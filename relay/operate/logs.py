@@ -7,7 +7,10 @@ from typing import Any, assert_never
 
 from structlog.typing import FilteringBoundLogger
 
-from relay.kernel.failure import code, origin, sentence
+from relay.kernel.failure import code, origin
+from relay.kernel.line_redaction import Redact
+from relay.kernel.line_writer import LineWriter, error_fields
+from relay.kernel.log_output import adopt_libraries, logger
 from relay.kernel.observe import (
     CloseFailed,
     LoopDied,
@@ -17,12 +20,10 @@ from relay.kernel.observe import (
     ShutdownBegan,
     ShutdownEnded,
 )
+from relay.kernel.repeats import Hold, Summary
 from relay.operate.events import Reconnected, Started
 from relay.operate.http.server import HttpListening
-from relay.operate.line_redaction import Redact, Redaction
-from relay.operate.log_output import adopt_libraries, logger
 from relay.operate.remedies import created_or_corrected, heard_again
-from relay.operate.repeats import Advice, Hold, Recovery, Repeats, Summary, Write
 from relay.operate.stats import RelayStats
 from relay.outbox.events import ListenConnected, ListenLost, Looked
 from relay.outbox.rows import Claimed
@@ -58,24 +59,23 @@ class LogLines:
         redact: Redact | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._log = log
         self._events = events
-        self._redacted = Redaction(redact, self._put)
-        self._repeats = Repeats(monotonic)
+        self._lines = LineWriter(log, redact, monotonic, _named)
+        self._repeats = self._lines.repeats
 
     def __call__(self, event: object) -> None:  # noqa: C901, PLR0912 -- one case for each event
         """Write the event's line, if it has one."""
-        self._recovered(self._repeats.due(end=isinstance(event, ShutdownEnded)))
+        self._lines.recovered(self._repeats.due(end=isinstance(event, ShutdownEnded)))
         match event:
             case BatchSettled():
                 self._batch(event)
             case RequestFailed():
                 self._request(event)
             case SlotsLacking():
-                self._write(
+                self._lines.write(
                     "warning",
                     "slots_lacking",
-                    **_error(event.error),
+                    **error_fields(event.error),
                     again_in_seconds=round(event.again_in_seconds, 3),
                     consequence="batches go on over the connections that there are: nothing is lost, a backlog takes "
                     "longer",
@@ -83,7 +83,7 @@ class LogLines:
                     "the role and the database as many as RELAY_SLOTS and one, or lower it",
                 )
             case RowRetried():
-                self._write(
+                self._lines.write(
                     "warning",
                     "row_retried",
                     **_row(event.row, event.batch_size, event.attempt_count),
@@ -92,7 +92,7 @@ class LogLines:
                     consequence="the row has one attempt less, and comes again after the delay",
                 )
             case RowFailed():
-                self._write(
+                self._lines.write(
                     "error",
                     "row_failed",
                     **_row(event.row, event.batch_size, event.attempt_count),
@@ -103,7 +103,7 @@ class LogLines:
                     + ("; its ordering key waits until it is retried or discarded" if event.blocks_key else ""),
                 )
             case KeyRests():
-                self._write(
+                self._lines.write(
                     "warning",
                     "key_rests",
                     **_row(event.row, event.batch_size, event.row.attempt_count),
@@ -117,15 +117,15 @@ class LogLines:
             case TopicClosed():
                 self._topic_closed(event)
             case Started():
-                self._write("info", "started", **asdict(event))
+                self._lines.write("info", "started", **asdict(event))
             case Reconnected():
-                self._write("info", "reconnected", database=event.database)
+                self._lines.write("info", "reconnected", database=event.database)
             case ListenConnected() | ListenLost() | Looked():
                 self._sleep(event)
             case HttpListening():
-                self._write("info", "http_listening", host=event.host, port=event.port)
+                self._lines.write("info", "http_listening", host=event.host, port=event.port)
             case RelayStats():
-                self._write("info", "relay_stats", **asdict(event))
+                self._lines.write("info", "relay_stats", **asdict(event))
             case _:
                 self._kernel(event)
 
@@ -137,39 +137,39 @@ class LogLines:
                 self._pass_failed(event)
             case PassSkipped():
                 error = "the pass before is still under way"
-                self._write("warning", "pass_skipped", runner=event.runner, error=error)
+                self._lines.write("warning", "pass_skipped", runner=event.runner, error=error)
             case LoopDied():
-                self._write(
+                self._lines.write(
                     "error",
                     "loop_died",
                     runner=event.runner,
-                    **_error(event.error),
+                    **error_fields(event.error),
                     raised_at=origin(event.error),
                     consequence="the process stops",
                 )
             case CloseFailed():
-                self._write(
+                self._lines.write(
                     "error",
                     "close_failed",
                     runner=event.runner,
-                    **_error(event.error),
+                    **error_fields(event.error),
                     consequence="the end of the process drops its connections; its work had ended before",
                 )
             case ShutdownBegan():
-                self._write("info", "shutdown", reason=event.reason, soft_timeout=event.soft_timeout)
+                self._lines.write("info", "shutdown", reason=event.reason, soft_timeout=event.soft_timeout)
             case ShutdownEnded():
                 level = "warning" if event.abandoned else "info"
-                self._write(level, "stopped", abandoned=list(event.abandoned), seconds=round(event.seconds, 3))
+                self._lines.write(level, "stopped", abandoned=list(event.abandoned), seconds=round(event.seconds, 3))
 
     def _sleep(self, event: ListenConnected | ListenLost | Looked) -> None:
         match event:
             case ListenConnected():
-                self._write("info", "listen_connected", database=event.database)
+                self._lines.write("info", "listen_connected", database=event.database)
             case ListenLost():
-                self._write(
+                self._lines.write(
                     "warning",
                     "listen_lost",
-                    **_error(event.error),
+                    **error_fields(event.error),
                     again_in_seconds=round(event.again_in_seconds, 3),
                     consequence="the relay polls every RELAY_POLL_MS until it hears of new events again",
                     remedy=heard_again(event.error),
@@ -180,7 +180,7 @@ class LogLines:
                 assert_never(event)
 
     def _batch(self, event: BatchSettled) -> None:
-        self._write(
+        self._lines.write(
             "info",
             "batch",
             claimed=event.claimed,
@@ -193,7 +193,7 @@ class LogLines:
         )
         if self._events:
             for topic, row, message_id in ((topic, *pair) for topic, taken in event.taken.items() for pair in taken):
-                self._write(
+                self._lines.write(
                     "info",
                     "event_published",
                     event_id=row.event_id,
@@ -209,14 +209,14 @@ class LogLines:
                 )
         if failing := set(self._repeats.fails("publish")):
             for topic in sorted(failing & event.taken.keys()):
-                self._worked("publish", topic)
+                self._lines.worked("publish", topic)
 
     def _request(self, event: RequestFailed) -> None:
         # The lines of an outage speak for its requests.
         out = self._repeats.failing("topic", event.topic)
         advice = Hold() if out else self._repeats.failed("publish", event.topic, code(event.error))
         first = event.rows[0] if event.rows else None
-        self._failed(
+        self._lines.failed(
             "publish",
             advice,
             **(_row(first, len(event.rows), first.attempt_count) if first else {}),
@@ -227,7 +227,7 @@ class LogLines:
     def _topic(self, event: TopicOpened | TopicProbed) -> None:
         probes = {"probes": event.probes} if isinstance(event, TopicProbed) else {}
         advice = self._repeats.failed("topic", event.topic, code(event.error))
-        self._failed(
+        self._lines.failed(
             "topic",
             advice,
             **_failure(event.topic, event.error),
@@ -240,10 +240,10 @@ class LogLines:
     def _topic_closed(self, event: TopicClosed) -> None:
         self._repeats.settle("publish", event.topic)
         if event.taken:
-            self._worked("topic", event.topic, probes=event.probes)
+            self._lines.worked("topic", event.topic, probes=event.probes)
             return
         self._repeats.settle("topic", event.topic)
-        self._write(
+        self._lines.write(
             "info",
             "topic_emptied",
             topic=event.topic,
@@ -253,10 +253,10 @@ class LogLines:
         )
 
     def _pass_finished(self, event: PassFinished) -> None:
-        self._worked("pass", event.runner)
+        self._lines.worked("pass", event.runner)
         report = event.report
         if report.processed or report.errors or report.skipped:
-            self._write(
+            self._lines.write(
                 "debug",
                 "pass",
                 runner=event.runner,
@@ -270,51 +270,19 @@ class LogLines:
 
     def _pass_failed(self, event: PassFailed) -> None:
         advice = self._repeats.failed("pass", event.runner, code(event.error))
-        self._failed(
+        self._lines.failed(
             "pass",
             advice,
             runner=event.runner,
-            **_error(event.error),
+            **error_fields(event.error),
             raised_at=origin(event.error),
             consequence="what the pass had begun is rolled back, and stays pending",
             **({} if isinstance(advice, Summary) else {"seconds": round(event.seconds, 3)}),
         )
 
-    def _failed(self, kind: str, advice: Advice, **fields: Any) -> None:
-        match advice:
-            case Write():
-                self._write("error", f"{kind}_failed", **fields)
-            case Hold():
-                self._write("debug", f"{kind}_failed", **fields)
-            case Summary():
-                over = {"failures": advice.failures, "seconds": round(advice.seconds, 3)}
-                self._write("error", f"{kind}_failing", **fields, **over, recoveries=advice.recoveries)
-            case _:
-                assert_never(advice)
 
-    def _worked(self, kind: str, subject: str, **fields: Any) -> None:
-        recovery = self._repeats.worked(kind, subject)
-        self._recovered([recovery] if recovery else [], **fields)
-
-    def _recovered(self, recoveries: list[Recovery], **fields: Any) -> None:
-        for over in recoveries:
-            named = {"runner" if over.kind == "pass" else "topic": over.subject}
-            self._write(
-                "info",
-                f"{over.kind}_recovered",
-                **named,
-                **fields,
-                failures=over.failures,
-                seconds=round(over.seconds, 3),
-                recoveries=over.recoveries,
-            )
-
-    def _write(self, level: str, event: str, **fields: Any) -> None:
-        self._put(self._redacted({"event": event, "level": level, **fields}))
-
-    def _put(self, line: dict[str, Any]) -> None:
-        fields = {str(name): value for name, value in line.items() if name not in ("event", "level")}
-        getattr(self._log, line["level"])(line["event"], **fields)
+def _named(kind: str, subject: str) -> dict[str, Any]:
+    return {"runner" if kind == "pass" else "topic": subject}
 
 
 def _row(row: Claimed, batch_size: int, attempt_count: int) -> dict[str, Any]:
@@ -330,11 +298,7 @@ def _row(row: Claimed, batch_size: int, attempt_count: int) -> dict[str, Any]:
 
 
 def _failure(topic: str, error: BaseException) -> dict[str, Any]:
-    return {"topic": topic, **_error(error)}
-
-
-def _error(error: BaseException) -> dict[str, Any]:
-    return {"code": code(error), "error": sentence(error)}
+    return {"topic": topic, **error_fields(error)}
 
 
 def _remedy(topic: str, reason: str) -> str:

@@ -1,17 +1,15 @@
 """Prometheus metrics, counted from the same events as the log lines, on a registry of their own."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable
 from platform import python_version
 from types import MappingProxyType
 from typing import assert_never
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from prometheus_client import ProcessCollector
 
 from relay.kernel.failure import code
+from relay.kernel.metric import MOST_VALUES, OTHER, Bounded, Definition, Kind, markdown
+from relay.kernel.metric_set import CONTENT_TYPE, MetricSet
 from relay.kernel.observe import PassFailed, PassFinished, PassSkipped
 from relay.operate.events import Reconnected
 from relay.operate.health import Health, State
@@ -27,33 +25,10 @@ from relay.publisher.events import (
     TopicProbed,
 )
 
-# Topics and codes come from rows and brokers: so many values get a label of their own, all further ones share OTHER.
-MOST_VALUES = 50
-OTHER = "other"
-# What `generate_latest` writes.
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+__all__ = ["CONTENT_TYPE", "DEFINITIONS", "MOST_VALUES", "Metrics", "table"]
 
 _BATCH_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 20.0)
 _PASS_SECONDS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0, 90.0)
-
-
-class Kind(Enum):
-    """What a metric is to Prometheus."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """What is written in the documentation, and at the top of the metric itself."""
-
-    kind: Kind
-    meaning: str
-    labels: tuple[str, ...] = ()
-    buckets: tuple[float, ...] = ()
-
 
 _COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 
@@ -122,27 +97,7 @@ _STATES = MappingProxyType({State.OK: 1.0, State.DEGRADED: 0.5, State.FAILED: 0.
 
 def table() -> str:
     """Every metric, as a Markdown table."""
-    rows = (
-        f"| `{name}` | {metric.kind.value} | {', '.join(f'`{label}`' for label in metric.labels)} | {metric.meaning} |"
-        for name, metric in DEFINITIONS.items()
-    )
-    return "\n".join(("| metric | kind | labels | meaning |", "|---|---|---|---|", *rows)) + "\n"
-
-
-class Bounded:
-    """Gives the first values of a label their own name, and all that come after them one in common."""
-
-    def __init__(self, most: int = MOST_VALUES) -> None:
-        self._most = most
-        self._known: set[str] = set()
-
-    def __call__(self, value: str) -> str:
-        """The value, or OTHER."""
-        if value not in self._known:
-            if len(self._known) >= self._most:
-                return OTHER
-            self._known.add(value)
-        return value
+    return markdown(DEFINITIONS)
 
 
 class Metrics:
@@ -151,22 +106,19 @@ class Metrics:
     def __init__(
         self, version: str, schema_version: int, now: Callable[[], float], health: Health | None = None
     ) -> None:
-        self._registry = CollectorRegistry()
+        self._set = MetricSet(DEFINITIONS)
         self._now = now
         self._topic, self._code = Bounded(), Bounded()
         self._open: set[str] = set()
-        self._counters = {name: self._counter(name) for name in _names(Kind.COUNTER)}
-        self._histograms = {name: self._histogram(name) for name in _names(Kind.HISTOGRAM)}
-        self._gauges: dict[str, Gauge] = {}
-        self._gauge("relay_build_info").labels(version, str(schema_version), python_version()).set(1)
+        self._set.gauge("relay_build_info").labels(version, str(schema_version), python_version()).set(1)
         if health is not None:
-            self._gauge("relay_ready").set_function(lambda: _STATES[health.ready().state])
-            self._gauge("relay_healthy").set_function(lambda: _STATES[health.healthy().state])
-        ProcessCollector(registry=self._registry)
+            self._set.gauge("relay_ready").set_function(lambda: _STATES[health.ready().state])
+            self._set.gauge("relay_healthy").set_function(lambda: _STATES[health.healthy().state])
+        ProcessCollector(registry=self._set.registry)
 
     def render(self) -> bytes:
         """Everything, as Prometheus reads it."""
-        return generate_latest(_WithoutCreationTimes(self._registry))
+        return self._set.render()
 
     def __call__(self, event: object) -> None:
         """Count the event."""
@@ -174,45 +126,45 @@ class Metrics:
             case BatchSettled():
                 self._batch(event)
             case RequestFailed():
-                self._count("relay_requests_failed_total", self._code(code(event.error)))
+                self._set.count("relay_requests_failed_total", self._code(code(event.error)))
             case RowRetried():
-                self._count("relay_rows_retried_total", self._topic(event.topic))
+                self._set.count("relay_rows_retried_total", self._topic(event.topic))
             case RowFailed():
-                self._count("relay_rows_failed_total", self._topic(event.topic), event.reason)
+                self._set.count("relay_rows_failed_total", self._topic(event.topic), event.reason)
             case TopicOpened() | TopicProbed() | TopicClosed():
                 self._circuit(event)
             case PassFinished() | PassFailed() | PassSkipped():
                 self._pass(event)
             case Reconnected():
-                self._count("relay_reconnects_total")
+                self._set.count("relay_reconnects_total")
             case ListenConnected() | ListenLost():
-                self._gauge("relay_listen_connected").set(isinstance(event, ListenConnected))
+                self._set.gauge("relay_listen_connected").set(isinstance(event, ListenConnected))
             case RelayStats():
                 self._stats(event)
 
     def _batch(self, event: BatchSettled) -> None:
-        self._count("relay_batches_total")
-        self._count("relay_rows_claimed_total", by=event.claimed)
-        self._count("relay_batch_bytes_total", by=event.size_bytes)
-        self._histograms["relay_batch_seconds"].observe(event.seconds)
+        self._set.count("relay_batches_total")
+        self._set.count("relay_rows_claimed_total", by=event.claimed)
+        self._set.count("relay_batch_bytes_total", by=event.size_bytes)
+        self._set.observe("relay_batch_seconds", event.seconds)
         for topic, taken in event.taken.items():
-            self._count("relay_rows_published_total", self._topic(topic), by=len(taken))
+            self._set.count("relay_rows_published_total", self._topic(topic), by=len(taken))
 
     def _circuit(self, event: TopicOpened | TopicProbed | TopicClosed) -> None:
         topic = self._topic(event.topic)
         match event:
             case TopicOpened():
-                self._count("relay_topic_openings_total", topic)
+                self._set.count("relay_topic_openings_total", topic)
                 self._open.add(event.topic)
             case TopicProbed():
-                self._count("relay_topic_probes_total", topic)
+                self._set.count("relay_topic_probes_total", topic)
                 self._open.add(event.topic)
             case TopicClosed():
                 self._open.discard(event.topic)
             case _:
                 assert_never(event)
         among = [event.topic] if topic != OTHER else [name for name in self._open if self._topic(name) == OTHER]
-        self._gauge("relay_topic_open").labels(topic).set(sum(name in self._open for name in among))
+        self._set.gauge("relay_topic_open").labels(topic).set(sum(name in self._open for name in among))
 
     def _pass(self, event: PassFinished | PassFailed | PassSkipped) -> None:
         match event:
@@ -224,9 +176,9 @@ class Metrics:
                 outcome = "skipped"
             case _:
                 assert_never(event)
-        self._count("relay_passes_total", event.runner, outcome)
+        self._set.count("relay_passes_total", event.runner, outcome)
         if not isinstance(event, PassSkipped):
-            self._histograms["relay_pass_seconds"].labels(event.runner).observe(event.seconds)
+            self._set.observe("relay_pass_seconds", event.seconds, event.runner)
 
     def _stats(self, event: RelayStats) -> None:
         figures = {
@@ -241,49 +193,8 @@ class Metrics:
         }
         for name, figure in figures.items():
             if figure is None:
-                self._forget(name)
+                self._set.forget(name)
             else:
-                self._gauge(name).set(figure)
+                self._set.gauge(name).set(figure)
         if event.error is None:
-            self._gauge("relay_stats_timestamp_seconds").set(self._now())
-
-    def _count(self, name: str, *labels: str, by: float = 1) -> None:
-        counter = self._counters[name]
-        (counter.labels(*labels) if labels else counter).inc(by)
-
-    def _counter(self, name: str) -> Counter:
-        metric = DEFINITIONS[name]
-        return Counter(name, metric.meaning, metric.labels, registry=self._registry)
-
-    def _histogram(self, name: str) -> Histogram:
-        metric = DEFINITIONS[name]
-        return Histogram(name, metric.meaning, metric.labels, registry=self._registry, buckets=metric.buckets)
-
-    def _gauge(self, name: str) -> Gauge:
-        """Made when a value is known: a figure that nobody could read is no 0."""
-        if name not in self._gauges:
-            metric = DEFINITIONS[name]
-            self._gauges[name] = Gauge(name, metric.meaning, metric.labels, registry=self._registry)
-        return self._gauges[name]
-
-    def _forget(self, name: str) -> None:
-        gauge = self._gauges.pop(name, None)
-        if gauge is not None:
-            self._registry.unregister(gauge)
-
-
-class _WithoutCreationTimes(Collector):
-    """The registry without the time at which each series began, which the library adds to the text format."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._registry = registry
-
-    def collect(self) -> Iterable[Metric]:
-        """Every metric, shortened."""
-        for metric in self._registry.collect():
-            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
-            yield metric
-
-
-def _names(kind: Kind) -> tuple[str, ...]:
-    return tuple(name for name, metric in DEFINITIONS.items() if metric.kind is kind)
+            self._set.gauge("relay_stats_timestamp_seconds").set(self._now())

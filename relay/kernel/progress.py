@@ -24,9 +24,5 @@ class Progress:
             self._show("")
 
     def _show(self, line: str) -> None:
-        print(
-            f"\r\x1b[K{line}" if self._in_place else line,
-            end="" if self._in_place else "\n",
-            file=sys.stderr,
-            flush=True,
-        )
+        sys.stderr.write(f"\r\x1b[K{line}" if self._in_place else f"{line}\n")
+        sys.stderr.flush()

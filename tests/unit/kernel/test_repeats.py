@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from relay.operate.repeats import BURST, FORGET_SECONDS, MOST_ERRORS, Hold, Recovery, Repeats, Summary, Write
+from relay.kernel.repeats import BURST, FORGET_SECONDS, MOST_ERRORS, Hold, Recovery, Repeats, Summary, Write
 
 
 class Clock:

@@ -11,7 +11,7 @@ import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 from relay.kernel.failure import redacted, sentence, trace
-from relay.operate.line_redaction import Redact, Redaction
+from relay.kernel.line_redaction import Redact, Redaction
 
 _STAMPS: tuple[Processor, ...] = (
     structlog.processors.add_log_level,
@@ -56,6 +56,26 @@ def adopt_libraries(stream: TextIO, redact: Redact | None = None, app: str = "")
     _adopt_what_nobody_caught()
 
 
+def adopt_structlog(level: str, stream: TextIO, redact: Redact | None = None, app: str = "") -> None:
+    """Give what the process's own code logs by structlog the form of our lines, unless it has chosen one before."""
+    if structlog.is_configured():
+        return
+    log = logger("error", stream, app)
+    redaction = Redaction(redact, lambda line: log.error(line["event"], **_fields(line)))
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            *_STAMPS,
+            _traced,
+            lambda _, __, line: redaction(dict(line)),
+            *_named(app),
+            _renderer(stream),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(stream),
+    )
+
+
 class _Careful(structlog.stdlib.ProcessorFormatter):
     """Formats a record of the standard library whose text nobody has looked at."""
 
@@ -77,6 +97,8 @@ def _without_its_text(value: object) -> object:
 
 def _traced(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
     found: Any = line.pop("exc_info", None)
+    if found is True:
+        found = sys.exc_info()
     error = found[1] if isinstance(found, tuple) else found
     if isinstance(error, BaseException):
         line["exception"] = trace(error)

@@ -4,7 +4,6 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from relay.errors import ConfigurationError
 from relay.kernel.failure import code
 
 # Takes a line as a dict, with its `event` and `level`, and returns the line that may be written.
@@ -13,25 +12,29 @@ Redact = Callable[[dict[str, Any]], Mapping[str, Any]]
 # What cannot hold anything of the user's own: our words, the broker's codes, names of settings.
 _OURS = frozenset(
     {"event", "level", "timestamp", "event_id", "code", "topic", "runner", "reason", "next", "consequence"}
+    | {"consumer", "subscription", "outcome", "dedup", "operation"}
 )
 
 
-def load(path: str) -> Redact | None:
-    """The hook that `module:function` names; None for an empty path. Raises ConfigurationError when there is none."""
+def load(path: str, setting: str) -> Redact | None:
+    """The hook that `module:function` names; None for an empty path. Raises ValueError when there is none.
+
+    `setting` is what the path was read from.
+    """
     if not path:
         return None
     module, colon, name = path.partition(":")
     if not (colon and module and name):
-        raise ConfigurationError(f"RELAY_LOG_REDACT is {path!r}: write it as module:function")
+        raise ValueError(f"{setting} is {path!r}: write it as module:function")
     try:
         hook = getattr(importlib.import_module(module), name)
     except Exception as error:  # the module is the user's: it may raise anything
-        raise ConfigurationError(
-            f"RELAY_LOG_REDACT is {path!r}, which cannot be imported ({code(error)}); "
-            "the module must be on the PYTHONPATH of the relay, and have a function of that name"
+        raise ValueError(
+            f"{setting} is {path!r}, which cannot be imported ({code(error)}); "
+            "the module must be on the PYTHONPATH of this process, and have a function of that name"
         ) from error
     if not callable(hook):
-        raise ConfigurationError(f"RELAY_LOG_REDACT is {path!r}, which is not a function")
+        raise ValueError(f"{setting} is {path!r}, which is not a function")  # noqa: TRY004 -- of a text
     return hook  # type: ignore[no-any-return]
 
 
@@ -62,7 +65,7 @@ class Redaction:
                     "event": "redaction_failed",
                     "level": "error",
                     "code": code(error),
-                    "consequence": "lines that RELAY_LOG_REDACT fails on are written without their free texts; "
+                    "consequence": "lines that the hook fails on are written without their free texts; "
                     "this is said once",
                 }
             )

@@ -1,0 +1,182 @@
+"""Consumers as processes, and what they did."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+from google.pubsub_v1.types import PubsubMessage
+
+from relay.dev.stack import PROJECT_ID
+from tests.support.commands import ROOT
+from tests.support.pubsub import Channel, PubSubSide
+from tests.support.waiting import until
+
+_A_REQUEST = 500
+
+
+class Effect(NamedTuple):
+    """One time that a handler had its effect."""
+
+    event_id: UUID
+    process: int
+    attempt: int
+    began: float
+    at: float
+
+
+@dataclass
+class Effects:
+    """The file in which the handlers of `tests.chaos.booking` write."""
+
+    path: Path
+
+    def read(self) -> list[Effect]:
+        """All of them, in the order in which they were written."""
+        if not self.path.exists():
+            return []
+        lines = self.path.read_text().splitlines()
+        return [Effect(UUID(a), int(b), int(c), float(d), float(e)) for a, b, c, d, e in map(str.split, lines)]
+
+    def of_each(self) -> dict[UUID, list[Effect]]:
+        """By event."""
+        found: defaultdict[UUID, list[Effect]] = defaultdict(list)
+        for effect in self.read():
+            found[effect.event_id].append(effect)
+        return dict(found)
+
+    def count(self) -> int:
+        """How many events had theirs."""
+        return len({effect.event_id for effect in self.read()})
+
+
+@dataclass
+class Booking:
+    """Processes of `tests.chaos.booking:consumer`, and what happened to them."""
+
+    environment: dict[str, str]
+    effects: Effects
+    folder: Path
+    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    killed: dict[int, float] = field(default_factory=dict)
+    """Which processes were killed, and when."""
+    log_of: dict[int, Path] = field(default_factory=dict)
+
+    def start(self, **settings: str) -> subprocess.Popen[bytes]:
+        """One more process."""
+        path = self.folder / f"consumer-{len(self.log_of) + 1}.log"
+        with path.open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "consumers", "run", "tests.chaos.booking:consumer"],
+                env={**self.environment, **settings},
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+            )
+        self.running.append(process)
+        self.log_of[process.pid] = path
+        return process
+
+    def kill(self, process: subprocess.Popen[bytes]) -> None:
+        """End it without a word."""
+        process.kill()
+        process.wait()
+        self.killed[process.pid] = time.time()
+        self.running.remove(process)
+
+    def kill_one(self) -> None:
+        """End one of them, whichever."""
+        self.kill(random.choice(self.running))  # noqa: S311 -- chaos, not a secret
+
+    def until_started(self) -> None:
+        """Return when each that runs has said that it receives."""
+        until(lambda: all("started" in self._log(each).lower() for each in self.running), "all have started")
+
+    def _log(self, process: subprocess.Popen[bytes]) -> str:
+        return self.log_of[process.pid].read_text()
+
+    def stop(self, process: subprocess.Popen[bytes], seconds: float) -> int:
+        """Ask it to end, as a platform does, and answer with its exit code."""
+        process.send_signal(signal.SIGTERM)
+        code = process.wait(seconds)
+        self.running.remove(process)
+        return code
+
+    def said(self) -> str:
+        """The ends of all logs."""
+        return "\n".join(
+            f"--- {log.name}\n" + "\n".join(log.read_text().splitlines()[-15:])
+            for log in sorted(self.folder.glob("consumer-*.log"))
+        )
+
+    def until_done(self, events: int, seconds: float) -> None:
+        """Return when so many events have had their effect."""
+
+        def done() -> bool:
+            assert all(process.poll() is None for process in self.running), f"a consumer ended:\n{self.said()}"
+            return self.effects.count() >= events
+
+        until(done, f"{events} effects", seconds)
+
+
+@contextmanager
+def booking(channel: Channel, dead_letters: str, addresses: dict[str, str], folder: Path) -> Iterator[Booking]:
+    """Processes of one consumer; those that still run at the end of the block are killed."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CONSUMERS_", "IDEMPOTENCY_"))}
+    effects = folder / "effects"
+    environment = {
+        **kept,
+        **addresses,
+        "PYTHONPATH": str(ROOT),
+        "PUBSUB_PROJECT_ID": PROJECT_ID,
+        "SUBSCRIPTION": channel.subscription,
+        "DEAD_LETTERS": dead_letters,
+        "EFFECTS": str(effects),
+    }
+    processes = Booking(environment, Effects(effects), folder)
+    try:
+        yield processes
+    finally:
+        for process in processes.running:
+            process.kill()
+            process.wait()
+
+
+async def publish(side: PubSubSide, channel: Channel, number: int, *, times: int = 1) -> set[UUID]:
+    """Publish so many events, each as so many messages that differ in nothing, and shuffled."""
+    identities = [uuid4() for _ in range(number)]
+    wanted = identities * times
+    random.shuffle(wanted)
+    for start in range(0, len(wanted), _A_REQUEST):
+        await side.publish(channel, [_message(each) for each in wanted[start : start + _A_REQUEST]])
+    return set(identities)
+
+
+def _message(identity: UUID) -> PubsubMessage:
+    now = datetime.now(UTC).isoformat()
+    envelope = {
+        "event_id": str(identity),
+        "event_type": "order.paid",
+        "version": 1,
+        "occurred_at": now,
+        "actor": None,
+        "data": {"order_id": 1},
+    }
+    attributes = {"event_id": str(identity), "event_type": "order.paid", "created_at": now}
+    return PubsubMessage(data=json.dumps(envelope).encode(), attributes=attributes)
+
+
+def repeated(effects: dict[UUID, list[Effect]]) -> dict[UUID, Sequence[Effect]]:
+    """The events that had their effect more than once."""
+    return {event: each for event, each in effects.items() if len(each) > 1}
