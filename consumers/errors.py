@@ -3,7 +3,8 @@
 ConsumerError
 ├── ConfigurationError  what a consumer was built with is wrong; a ValueError as well
 ├── TransientError      from a handler: not this time. Costs an attempt, comes again
-└── FatalError          from a handler: never. Dead-lettered at once
+├── FatalError          from a handler: never. Dead-lettered at once
+└── UsageError          a handler uses its context in a way that cannot work
 """
 
 from datetime import timedelta
@@ -52,3 +53,7 @@ class FatalError(ConsumerError):
     def __init__(self, reason: str, code: ErrorCode | None = None) -> None:
         self.code = code
         super().__init__(reason)
+
+
+class UsageError(ConsumerError):
+    """A handler uses its context in a way that cannot work; the sentence says how it would."""

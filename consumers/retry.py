@@ -8,7 +8,8 @@
 
 A policy gives up after `max_attempts` (10; -1 is never), the first one included, or when the next attempt would begin
 later than `max_duration` after the first one began. An event that waited for a consumer which was away has lost nothing
-by it: what counts is the first attempt, not when the event was created.
+by it: what counts is the first attempt, not when the event was created. Where that was made in another process, or
+before a restart, this one counts from when it first saw the event.
 
 Durations are timedeltas, seconds, or texts like "500ms", "30s", "2m", "720h". `jitter` is added to each delay, evenly
 spread between nothing and the whole of it, and never lifts it above the policy's `most`. A delay is at most 7 days,

@@ -1,7 +1,7 @@
 """A request to the store: one script over any number of events, and how its answer is read."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -20,6 +20,10 @@ _NOTHING: Mapping[int, IdempotencyError] = MappingProxyType({})
 MOST_EVENTS = 1_000
 
 
+def _nothing() -> Mapping[int, IdempotencyError]:
+    return _NOTHING
+
+
 @dataclass(slots=True)
 class Call(Generic[T]):
     """One script over some events: `items` is what the reader needs to know of each, `refused` those never asked."""
@@ -30,7 +34,7 @@ class Call(Generic[T]):
     shared: tuple[bytes, ...]
     args: Sequence[bytes]
     read: Reader
-    refused: Mapping[int, IdempotencyError] = _NOTHING
+    refused: Mapping[int, IdempotencyError] = field(default_factory=_nothing)
 
     def command(self, *, by_text: bool = False) -> tuple[Any, ...]:
         """As Redis takes it; the text of the script only where the server does not know it yet."""

@@ -35,11 +35,11 @@ class Calls:
 
     def checks(self, consumer: str, event_ids: Iterable[UUID | str]) -> Call[bool]:
         """`check` for many events."""
-        return self._marks(consumer, event_ids, readings.checks(consumer), telling=b"0")
+        return self._marks(self._asked(consumer, event_ids), readings.checks(consumer), telling=b"0")
 
-    def marks(self, consumer: str, event_ids: Iterable[UUID | str]) -> Call[MarkAnswer]:
+    def marks(self, consumer: str, event_ids: Iterable[UUID | str], tokens: Sequence[str] | None) -> Call[MarkAnswer]:
         """`mark` for many events."""
-        return self._marks(consumer, event_ids, readings.marks(consumer), telling=b"1")
+        return self._marks(self._asked(consumer, event_ids, tokens=tokens), readings.marks(consumer), telling=b"1")
 
     def claims(
         self,
@@ -47,12 +47,13 @@ class Calls:
         event_ids: Iterable[UUID | str],
         lease: timedelta | None,
         fingerprints: Sequence[str | None] | None,
+        tokens: Sequence[str] | None = None,
     ) -> Call[ClaimAnswer]:
         """Claim the events, each by a token of its own."""
         lease = self.settings.lease if lease is None else lease
         lease_ms = milliseconds("lease", lease)
         claim, attempts = self.keys.claim, self.keys.attempts
-        items, refused = self._asked(consumer, event_ids, fingerprints)
+        items, refused = self._asked(consumer, event_ids, fingerprints, tokens)
         keys = [key for _, _, mark, _ in items for key in (mark, claim(mark), attempts(mark))]
         args = [value for _, token, _, print_ in items for value in (token.encode(), (print_ or "").encode())]
         read = readings.claims(consumer, lease, lease_ms)
@@ -95,10 +96,11 @@ class Calls:
         keys = [name for each in held for name in (self.keys.claim(each.key), self.keys.attempts(each.key))]
         return Call(script.RELEASE, held, keys, (self._life,), args, readings.kept("released"))
 
-    def forget(self, consumer: str, event_id: UUID | str) -> Call[bool]:
-        """Take away all that is known of an event."""
+    def forget(self, consumer: str, event_id: UUID | str, only_result: Result) -> Call[bool]:
+        """Take away all that is known of an event, where a result is given only if its completion has that."""
         mark = f"{self.keys.stem(consumer)}{identity(event_id)}"
-        return Call(script.FORGET, [mark], self.keys.beside(mark), (), [], readings.truths)
+        only = b"" if only_result is None else b"%s\n%s" % _written(only_result)
+        return Call(script.FORGET, [mark], self.keys.beside(mark), (), [only], readings.truths)
 
     def discard(self, key: str, token: str) -> Call[bool]:
         """Take away a mark or a lock, if this token made it."""
@@ -134,15 +136,21 @@ class Calls:
             read,
         )
 
-    def _marks(self, consumer: str, event_ids: Iterable[UUID | str], read: Reader, *, telling: bytes) -> Call[Any]:
-        items, refused = self._asked(consumer, event_ids, None)
+    def _marks(
+        self, asked: tuple[list[Asked], dict[int, IdempotencyError]], read: Reader, *, telling: bytes
+    ) -> Call[Any]:
+        items, refused = asked
         keys = [key for _, _, mark, _ in items for key in (mark, self.keys.claim(mark))]
         return Call(
             script.MARK, items, keys, (self._life, telling), [item[1].encode() for item in items], read, refused
         )
 
     def _asked(
-        self, consumer: str, event_ids: Iterable[UUID | str], fingerprints: Sequence[str | None] | None
+        self,
+        consumer: str,
+        event_ids: Iterable[UUID | str],
+        fingerprints: Sequence[str | None] | None = None,
+        tokens: Sequence[str] | None = None,
     ) -> tuple[list[Asked], dict[int, IdempotencyError]]:
         """Each event with a token of its own; and why some are not asked about."""
         base, stem = secrets.token_hex(16), self.keys.stem(consumer)
@@ -159,11 +167,18 @@ class Calls:
                 refused[position] = error
                 continue
             # One event may come twice in a call; two holders must not have one token.
-            items.append((event_id, f"{base}-{position}", f"{stem}{event_id}", fingerprint))
+            token = tokens[position] if tokens else f"{base}-{position}"
+            items.append((event_id, token, f"{stem}{event_id}", fingerprint))
         return items, refused
 
 
 def _mark_value(claim: Claimed, result: Result) -> bytes:
-    kind = "" if result is None else "s" if isinstance(result, str) else "b"
-    head = f"{claim.token}\n{kind}\n{claim.fingerprint or ''}\n".encode()
-    return head + (result.encode() if isinstance(result, str) else result or b"")
+    kind, body = _written(result)
+    return b"%s\n%s\n%s\n%s" % (claim.token.encode(), kind, (claim.fingerprint or "").encode(), body)
+
+
+def _written(result: Result) -> tuple[bytes, bytes]:
+    """Of what kind a result is, and the result."""
+    if result is None:
+        return b"", b""
+    return (b"s", result.encode()) if isinstance(result, str) else (b"b", result)

@@ -92,7 +92,7 @@ def _persistence(facts: Facts) -> list[str]:
         return [
             (
                 "Redis keeps no append-only file (aof_enabled is 0), and whether it makes snapshots could not be read;"
-                " advice: where it makes none, a restart forgets every mark. Use a plan with persistence, or the inbox."
+                " advice: where it makes none, a restart forgets every mark. Use a plan with persistence."
             )
         ]
     if facts.snapshots and "" not in facts.snapshots:

@@ -105,8 +105,10 @@ class Simulation:
                 self._delete(claim)
         said.words.append("K")
 
-    def _forget(self, said: _Said, keys: list[str], _: list[bytes], __: tuple[bytes, ...]) -> None:
-        said.words.append("K" if self._delete(*keys) else "L")
+    def _forget(self, said: _Said, keys: list[str], args: list[bytes], _: tuple[bytes, ...]) -> None:
+        (only,), stored = args, _fields(self._get(keys[0]) or b"", 4)
+        meant = not only or b"%s\n%s" % (stored[1], stored[3]) == only
+        said.words.append("K" if meant and self._delete(*keys) else "L")
 
     def _discard(self, said: _Said, keys: list[str], args: list[bytes], _: tuple[bytes, ...]) -> None:
         (key,), (token,) = keys, args

@@ -87,9 +87,14 @@ class Store(ABC):
         """At most once: like `check_and_mark_processed`, and `unmark` gives back what is Marked."""
         return await self.ask_one(self._calls.mark(consumer, event_id))
 
-    async def mark_many(self, consumer: str, event_ids: Iterable[UUID | str]) -> list[MarkAnswer | IdempotencyError]:
-        """`mark` for many events in one round trip; an error is the answer of its event."""
-        return await self.ask(self._calls.marks(consumer, event_ids))
+    async def mark_many(
+        self, consumer: str, event_ids: Iterable[UUID | str], *, tokens: Sequence[str] | None = None
+    ) -> list[MarkAnswer | IdempotencyError]:
+        """`mark` for many events in one round trip; an error is the answer of its event.
+
+        Whoever asks with a token of its own, one for each event, may ask again where it never got an answer.
+        """
+        return await self.ask(self._calls.marks(consumer, event_ids, tokens))
 
     async def unmark(self, marked: Marked) -> bool:
         """Forget a mark that this call's `mark` made, so that the event is new again; False leaves another's alone."""
@@ -113,9 +118,10 @@ class Store(ABC):
         *,
         lease: timedelta | None = None,
         fingerprints: Sequence[str | None] | None = None,
+        tokens: Sequence[str] | None = None,
     ) -> list[ClaimAnswer | IdempotencyError]:
-        """`claim` for many events in one round trip; an error is the answer of its event."""
-        return await self.ask(self._calls.claims(consumer, event_ids, lease, fingerprints))
+        """`claim` for many events in one round trip; errors are answers. `tokens` as for `mark_many`."""
+        return await self.ask(self._calls.claims(consumer, event_ids, lease, fingerprints, tokens))
 
     async def renew(self, claim: Claimed, *, lease: timedelta | None = None) -> Claimed:
         """Hold the event for another lease from now on. Raises LeaseLostError when it is no longer held."""
@@ -159,12 +165,14 @@ class Store(ABC):
         """`release` for many claims in one round trip; an error is the answer of its claim."""
         return await self.ask(self._calls.releases(claims, counted=counted, rest=rest))
 
-    async def forget(self, consumer: str, event_id: UUID | str) -> bool:
+    async def forget(self, consumer: str, event_id: UUID | str, *, only_result: Result = None) -> bool:
         """Take away the event's mark, claim and attempts, as if it had never come; whether there was anything.
 
         For operators, and for what is to be done again on purpose. Whoever holds the event may still complete it.
+        With `only_result` an event is forgotten if it was completed with exactly that, and else left as it is; that
+        is looked at and done in one step, so that nobody's completion is lost in between.
         """
-        return await self.ask_one(self._calls.forget(consumer, event_id))
+        return await self.ask_one(self._calls.forget(consumer, event_id, only_result))
 
     def once(
         self, consumer: str, event_id: UUID | str, *, lease: timedelta | None = None, fingerprint: str | None = None

@@ -90,9 +90,14 @@ class SyncManager:
         """At most once: like `check_and_mark_processed`, and `unmark` gives back what is Marked."""
         return self.ask_one(self._calls.mark(consumer, event_id))
 
-    def mark_many(self, consumer: str, event_ids: Iterable[UUID | str]) -> list[MarkAnswer | IdempotencyError]:
-        """`mark` for many events in one round trip; errors are answers."""
-        return self.ask(self._calls.marks(consumer, event_ids))
+    def mark_many(
+        self, consumer: str, event_ids: Iterable[UUID | str], *, tokens: Sequence[str] | None = None
+    ) -> list[MarkAnswer | IdempotencyError]:
+        """`mark` for many events in one round trip; an error is the answer of its event.
+
+        Whoever asks with a token of its own, one for each event, may ask again where it never got an answer.
+        """
+        return self.ask(self._calls.marks(consumer, event_ids, tokens))
 
     def unmark(self, marked: Marked) -> bool:
         """Forget a mark that this call's `mark` made; False leaves another's alone."""
@@ -112,9 +117,10 @@ class SyncManager:
         *,
         lease: timedelta | None = None,
         fingerprints: Sequence[str | None] | None = None,
+        tokens: Sequence[str] | None = None,
     ) -> list[ClaimAnswer | IdempotencyError]:
-        """`claim` for many events in one round trip; errors are answers."""
-        return self.ask(self._calls.claims(consumer, event_ids, lease, fingerprints))
+        """`claim` for many events in one round trip; errors are answers. `tokens` as for `mark_many`."""
+        return self.ask(self._calls.claims(consumer, event_ids, lease, fingerprints, tokens))
 
     def renew(self, claim: Claimed, *, lease: timedelta | None = None) -> Claimed:
         """Hold the event for another lease from now on. Raises LeaseLostError when it is no longer held."""
@@ -150,9 +156,12 @@ class SyncManager:
         """`release` for many claims in one round trip; errors are answers."""
         return self.ask(self._calls.releases(claims, counted=counted, rest=rest))
 
-    def forget(self, consumer: str, event_id: UUID | str) -> bool:
-        """Take away the event's mark, claim and attempts; whether there was anything."""
-        return self.ask_one(self._calls.forget(consumer, event_id))
+    def forget(self, consumer: str, event_id: UUID | str, *, only_result: Result = None) -> bool:
+        """Take away the event's mark, claim and attempts; whether there was anything.
+
+        With `only_result`, in one step, if it was completed with exactly that.
+        """
+        return self.ask_one(self._calls.forget(consumer, event_id, only_result))
 
     def once(
         self, consumer: str, event_id: UUID | str, *, lease: timedelta | None = None, fingerprint: str | None = None

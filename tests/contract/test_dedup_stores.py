@@ -331,6 +331,42 @@ async def test_a_forgotten_event_is_new(world: World, event: UUID) -> None:
     assert not await store.check_and_mark_processed("billing", event)
 
 
+@pytest.mark.parametrize("result", ["", b"", "dead", b"dead", "two\nlines", b"\x00\xff\n\nraw"])
+async def test_an_event_may_be_forgotten_for_its_result_alone(store: Any, event: UUID, result: bytes | str) -> None:
+    """What was completed with it is new, with all its attempts; a fingerprint makes no difference."""
+    await store.release(await claimed(store, event))
+    await store.complete(await claimed(store, event, fingerprint="a hash"), result)
+    assert await store.forget("billing", event, only_result=result)
+    assert not await store.forget("billing", event, only_result=result)
+    assert (await claimed(store, event)).attempt == 1
+
+
+@pytest.mark.parametrize("result", [None, "", "dead", b"dead!", b"\ndead", b"ead", "b\ndead"])
+async def test_a_completion_with_another_result_is_not_forgotten_for_it(
+    store: Any, event: UUID, result: bytes | str | None
+) -> None:
+    """Nor a text for bytes: somebody's effect would take place twice."""
+    await store.complete(await claimed(store, event), result)
+    assert not await store.forget("billing", event, only_result=b"dead")
+    assert await store.claim("billing", event) == Done(result)
+
+
+async def test_what_was_not_completed_is_not_forgotten_for_a_result(world: World, event: UUID) -> None:
+    """Not a mark, ours or another program's, nor a claim, a count, a rest."""
+    store, foreign, held, resting = world.store, uuid4(), uuid4(), uuid4()
+    await store.check_and_mark_processed("billing", event)
+    await world.put(f"{world.prefix}:evt:processed:billing:{foreign}", "dead")
+    claim = await claimed(store, held)
+    await store.release(await claimed(store, resting), rest=LEASE)
+    for each in (event, foreign, held, resting, uuid4()):
+        assert not await store.forget("billing", each, only_result="dead")
+    assert await store.claim("billing", event) == await store.claim("billing", foreign) == Done()
+    assert isinstance(await store.claim("billing", resting), InProgress)
+    await store.complete(claim)
+    await world.advance(LEASE)
+    assert (await claimed(store, resting)).attempt == 2
+
+
 async def test_a_mark_is_given_back_by_whom_it_belongs_to(store: Any, event: UUID) -> None:
     """A handler that failed after its mark lets the next delivery try; another's mark stays."""
     marked = await store.mark("billing", event)

@@ -153,3 +153,30 @@ async def test_a_refusal_is_told_at_once(
     await pubsub.fail("PERMISSION_DENIED", method)
     with pytest.raises(BrokerError, match="PERMISSION_DENIED"):
         await reader.acknowledge(await reader.next(5.0))
+
+
+async def test_what_is_held_is_nobodys_until_it_is_given_back(
+    pubsub: PubSubSide, channel: Channel, reader: PubSubReader
+) -> None:
+    """And then it is another reader's, not the answer to a question that this one left open."""
+    for _ in range(2):
+        await pubsub.publish(channel, [MESSAGE] * 750)
+    held = [*await reader.next(5.0), *await reader.next(5.0)]
+    assert len(held) == 1_500
+
+    await reader.hold(held, 600)
+    assert await reader.next(0.1) == ()
+    assert await pubsub.drain(channel) == []
+    await reader.stop()
+    await reader.hold(held, 0)
+
+    assert len(await pubsub.drain(channel)) == 1_500
+
+
+async def test_what_cannot_be_held_is_told(pubsub: PubSubSide, channel: Channel, reader: PubSubReader) -> None:
+    """Under the service's own name, at once."""
+    await pubsub.publish(channel, [MESSAGE])
+    held = await reader.next(5.0)
+    await pubsub.fail("UNAVAILABLE", "ModifyAckDeadline")
+    with pytest.raises(BrokerError, match="UNAVAILABLE"):
+        await reader.hold(held, 60)

@@ -112,7 +112,7 @@ def test_an_unknown_command_is_a_wrong_call(capsys: pytest.CaptureFixture[str]) 
 
 def test_the_version_is_the_distributions(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is written in one place; a checkout that is not installed says so."""
-    module = import_module("relay.cli.main")
+    module = import_module("relay.kernel.command")
     monkeypatch.setattr(module, "version", lambda name: {"outbox-relay": "7.8.9"}[name])
     assert _version_said(capsys) == "outbox-relay 7.8.9\n"
 

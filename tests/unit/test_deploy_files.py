@@ -70,7 +70,8 @@ def test_the_process_is_not_root() -> None:
 def test_a_build_sees_its_sources_and_no_secret() -> None:
     """The context holds what is copied; not .env, the history, the tests or this machine's byte code."""
     ignore = Ignore.read(_text(".dockerignore"))
-    assert all(ignore.admits(path) for path in ("requirements.txt", "relay/cli/main.py", "idempotency/__init__.py"))
+    seen = ("requirements.txt", "relay/cli/main.py", "consumers/cli/run.py", "idempotency/__init__.py")
+    assert all(ignore.admits(path) for path in seen)
     unseen = (".env", ".git/config", ".venv/bin/python", "tests/conftest.py", "relay/__pycache__/emit.pyc", "docs")
     assert [path for path in unseen if ignore.admits(path)] == []
 

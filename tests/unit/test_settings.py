@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from relay.errors import ConfigurationError
 from relay.kernel.duration import written
-from relay.settings import Settings, load, strangers
+from relay.settings import Settings, load
 
 SECRET = "hunter2"  # noqa: S105 -- made up, to be looked for in what is printed
 
@@ -428,7 +428,7 @@ def test_a_name_that_has_no_effect_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("RELAY_TOPPIC", SECRET)
     Path(".env").write_text(f"RELAY_RETENTION=2\nRELAY_XYZZY={SECRET}\nRELAY_TOPIC=orders\n")
 
-    assert strangers() == [
+    assert Settings.strangers() == [
         "RELAY_RETENTION has no effect in this release; remove it",
         "RELAY_TOPPIC is no setting of the relay and has no effect; did you mean RELAY_TOPIC?",
         "RELAY_XYZZY is no setting of the relay and has no effect; `python -m relay config` lists them all",

@@ -7,9 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from examples.demo.__main__ import ROLLED_BACK, TRANSACTIONS, Ending, verdict
+from examples.demo.__main__ import ROLLED_BACK, TRANSACTIONS, Ending, Shipping, verdict
 from examples.demo.screen import Screen
-from examples.demo.shipping import Shipping
 from examples.demo.shop import Shop
 from relay.operate.audit import AuditReport
 

@@ -1,0 +1,242 @@
+"""A consumer as its author writes it: which events it acts on, by which functions, and how."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+
+from pydantic import TypeAdapter
+
+from consumers import duration
+from consumers.classification import Classification
+from consumers.dedup.protocol import Mode
+from consumers.errors import ConfigurationError
+from consumers.events import ConsumerStarted
+from consumers.handlers import Function, Handler, Handlers, Upcaster, checked_pattern, registered_version, shape
+from consumers.retry import Exponential, RetryPolicy
+from relay.kernel.observe import Observe, to_all
+
+if TYPE_CHECKING:
+    from consumers.settings import Settings
+
+Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
+_Handler = TypeVar("_Handler", bound=Function)
+_UNSET: Final = object()
+_NAMELESS = set("{}*\0\n\r\t ")
+_LONGEST_NAME = 100
+
+
+class Consumer:
+    """Acts on the events of one subscription, each once in effect as far as `dedup` can promise.
+
+    Example:
+        billing = Consumer("billing", subscription="billing-orders")
+
+        @billing.on("order.paid", model=OrderPaid)
+        async def book(event: Received[OrderPaid], ctx: Context) -> None: ...
+
+    Args:
+        name: Under which events are remembered as processed. Keep it for the consumer's life: under another name all
+            events are new.
+        subscription: Where deliveries come from. Default: the name.
+        dedup: `claim` (Redis, in two phases), `mark` (Redis, before the effect, at most once) or `none`.
+        concurrency: Handlers that run at once, in this process; and of each handler, unless it says otherwise.
+        timeout: How long an asynchronous handler may take before it is cancelled and its event comes again. Default
+            45 seconds; None is without an end. A plain function in a thread cannot be cancelled, and is only told of.
+        retry: When an event comes again after a failure, and when no more. Default: after 5 s doubling to 120 s.
+        classification: Which errors may pass. Default: all, but what says otherwise of itself.
+        dead_letter_topic: Where events go that failed for good. Default: the subscription's name with
+            `-dead-letters` behind it.
+        lifespan: An asynchronous context manager around the consumer's work, called without arguments; what it yields
+            is `ctx.state`.
+    """
+
+    def __init__(  # noqa: PLR0913 -- each by its name, each with a default
+        self,
+        name: str,
+        *,
+        subscription: str | None = None,
+        dedup: Literal["mark", "claim", "none"] = "claim",
+        concurrency: int = 50,
+        timeout: duration.Duration | None = "45s",
+        retry: RetryPolicy | None = None,
+        classification: Classification | None = None,
+        dead_letter_topic: str | None = None,
+        lifespan: Lifespan | None = None,
+    ) -> None:
+        self.name = _checked_name(name)
+        self.subscription = subscription or name
+        self.dead_letter_topic = dead_letter_topic or f"{self.subscription.rpartition('/')[2]}-dead-letters"
+        self.dedup = _mode(dedup)
+        self.concurrency = _checked_concurrency(concurrency)
+        self.lifespan = lifespan
+        self.handlers = Handlers()
+        self._timeout = _checked_timeout(timeout)
+        self._retry = retry or Exponential()
+        self._classification = classification or Classification()
+
+    def __repr__(self) -> str:
+        return f"Consumer({self.name!r}, subscription={self.subscription!r}, dedup={self.dedup.value!r})"
+
+    def on(  # noqa: PLR0913 -- each by its name, each with a default
+        self,
+        event_type: str,
+        *,
+        version: int | Literal["any"] | None = None,
+        model: Any = None,
+        concurrency: int | None = None,
+        timeout: duration.Duration | object | None = _UNSET,
+        retry: RetryPolicy | None = None,
+        classification: Classification | None = None,
+    ) -> Callable[[_Handler], _Handler]:
+        """Register the handler of an event type, or of all that begin alike: `order.*`.
+
+        It is called with the event, and with a Context where it takes a second argument. `async def` runs in the event
+        loop, a plain function in a thread. What it returns: nothing, one of the outcomes, or a result.
+
+        Args:
+            event_type: The type, or its beginning and a `*`. An exact type goes over every beginning, a longer one
+                over a shorter one.
+            version: The version of the event type that it takes: 1 unless it says otherwise, or "any". Older ones
+                come through upcasters, newer ones are held until a handler is deployed. Patterns take any version.
+            model: What `data` is validated as: anything that pydantic can, such as a model. Default: as JSON has it.
+            concurrency: How many of it run at once in this process. Default: the consumer's.
+            timeout: As the consumer's, which is the default.
+            retry: As the consumer's, which is the default.
+            classification: As the consumer's, which is the default.
+        """
+        pattern = checked_pattern(event_type)
+        number = registered_version(pattern, version)
+
+        def register(function: _Handler) -> _Handler:
+            handler = self._handler(
+                function,
+                pattern,
+                number,
+                model=model,
+                concurrency=concurrency,
+                timeout=timeout,
+                retry=retry,
+                classification=classification,
+            )
+            self.handlers.add(handler)
+            return function
+
+        return register
+
+    def fallback(self, function: _Handler) -> _Handler:
+        """Register the handler of all events that no other handler is for."""
+        self.handlers.add_fallback(self._handler(function, "*", None))
+        return function
+
+    def upcast(self, event_type: str, *, from_version: int) -> Callable[[Upcaster], Upcaster]:
+        """Register what makes data of version `from_version` + 1 out of data of `from_version`."""
+
+        def register(function: Upcaster) -> Upcaster:
+            self.handlers.add_upcaster(checked_pattern(event_type), from_version, function)
+            return function
+
+        return register
+
+    async def run(
+        self,
+        settings: "Settings | None" = None,
+        *,
+        stopping: asyncio.Event | None = None,
+        observe: Observe | None = None,
+    ) -> None:
+        """Receive and act until `stopping` is set or the task is cancelled. Settings come from the environment.
+
+        `observe` gets every event of `consumers.events`, beside the log: `consumers.metrics.Metrics()`, for example.
+        """
+        from consumers.wiring import run_one  # noqa: PLC0415 -- loads gRPC and Redis, which registering does not need
+
+        await run_one(self, settings, stopping or asyncio.Event(), observe)
+
+    @asynccontextmanager
+    async def running(
+        self, settings: "Settings | None" = None, *, observe: Observe | None = None
+    ) -> AsyncIterator[None]:
+        """Receive and act while the block runs: for the lifespan of a web service.
+
+        The block begins when the consumer receives; what keeps it from that is raised before. What fails later is in
+        the log, and is raised at the end of the block.
+        """
+        stopping, receiving = asyncio.Event(), asyncio.Event()
+
+        def listen(event: object) -> None:
+            if isinstance(event, ConsumerStarted):
+                receiving.set()
+
+        everything = to_all(listen, observe) if observe else listen
+        task = asyncio.create_task(self.run(settings, stopping=stopping, observe=everything))
+        begun = asyncio.create_task(receiving.wait())
+        try:
+            await asyncio.wait([task, begun], return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                yield
+        finally:
+            begun.cancel()
+            stopping.set()
+            await task
+
+    def _handler(  # noqa: PLR0913 -- what `on` takes
+        self,
+        function: Function,
+        pattern: str,
+        version: int | None,
+        *,
+        model: Any = None,
+        concurrency: int | None = None,
+        timeout: object = _UNSET,
+        retry: RetryPolicy | None = None,
+        classification: Classification | None = None,
+    ) -> Handler:
+        in_thread, with_context = shape(function)
+        return Handler(
+            function=function,
+            pattern=pattern,
+            version=version,
+            data=None if model is None else TypeAdapter(model),
+            concurrency=self.concurrency if concurrency is None else _checked_concurrency(concurrency),
+            timeout=self._timeout if timeout is _UNSET else _checked_timeout(timeout),
+            retry=retry or self._retry,
+            classification=classification or self._classification,
+            in_thread=in_thread,
+            with_context=with_context,
+        )
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str) or not 1 <= len(name) <= _LONGEST_NAME or _NAMELESS & set(name):
+        raise ConfigurationError(
+            f"the consumer's name is {name!r:.120}; write 1 to {_LONGEST_NAME} characters without braces, * and blanks"
+        )
+    return name
+
+
+def _mode(dedup: str) -> Mode:
+    try:
+        return Mode(dedup)
+    except ValueError:
+        known = ", ".join(mode.value for mode in Mode)
+        raise ConfigurationError(f"dedup is {dedup!r}; choose one of {known}") from None
+
+
+def _checked_concurrency(concurrency: object) -> int:
+    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
+        raise ConfigurationError(f"concurrency is {concurrency!r}; write how many handlers run at once, from 1 on")
+    return concurrency
+
+
+def _checked_timeout(timeout: object) -> timedelta | None:
+    if timeout is None:
+        return None
+    try:
+        read = duration.read(timeout)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ConfigurationError(f"timeout {error}") from None
+    if not read:
+        raise ConfigurationError("timeout is 0; write how long a handler may take, or None for no end")
+    return read

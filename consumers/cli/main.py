@@ -1,0 +1,54 @@
+"""Reads the command line, and turns every error that was foreseen into a sentence and an exit code."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from consumers.cli import config, dead_letters, run
+from consumers.errors import ConfigurationError
+from idempotency import StoreUnavailableError
+from relay import errors as relay_errors
+from relay.kernel.command import FAILED, MISUSED, complain, not_text, release
+from relay.kernel.failure import told
+
+# Each module adds its own by `add_to`, in this order.
+COMMANDS = (run, dead_letters, config)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. 0: fine, 1: the work failed, 2: the call or the configuration is wrong."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    parser = _parser()
+    if (place := not_text(words)) is not None:
+        return _complain(f"argument {place} is not UTF-8; nothing was done", MISUSED)
+    options = parser.parse_args(words)
+    if options.command is None:
+        parser.print_help(sys.stderr)
+        return MISUSED
+    try:
+        return int(options.command(options))
+    except (ConfigurationError, relay_errors.ConfigurationError) as error:
+        return _complain(error, MISUSED)
+    except (relay_errors.RelayError, StoreUnavailableError) as error:
+        return _complain(told(error), FAILED)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _complain(error: object, code: int) -> int:
+    complain("consumers", error)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="consumers",
+        description="Acts on the events of subscriptions, each once in effect.",
+        epilog="Settings come from the environment and from .env; start with PUBSUB_PROJECT_ID and REDIS_URL.",
+    )
+    parser.set_defaults(command=None)
+    parser.add_argument("--version", action="version", version=f"outbox-relay {release()}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for command in COMMANDS:
+        command.add_to(commands)
+    return parser

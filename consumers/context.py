@@ -1,0 +1,183 @@
+"""What a handler receives beside its event."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from consumers import duration
+from consumers.duration import Duration
+from consumers.errors import UsageError
+from consumers.outcome import Defer
+from consumers.received import Received
+
+_LONGEST_WAIT = timedelta(seconds=30)
+
+
+class Locks(Protocol):
+    """Whoever has named locks: a store of `idempotency`."""
+
+    def lock(self, name: str, *, wait: timedelta) -> AbstractAsyncContextManager[Any]:
+        """Hold the lock of this name while the block runs."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all contexts of one consumer in one process share."""
+
+    consumer: str
+    loop: asyncio.AbstractEventLoop
+    throttle: Callable[[str, float], None]
+    """Takes an event type and seconds."""
+    stopping: Callable[[], bool]
+    locks: Locks | None = None
+    state: Any = None
+    wall: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+
+class Context:
+    """One attempt at one event. Safe to use from the thread of a plain function."""
+
+    __slots__ = ("_around", "_deferred", "attempt", "event")
+
+    def __init__(self, around: Surroundings, event: Received[Any], attempt: int) -> None:
+        self._around = around
+        self._deferred: Defer | None = None
+        self.event = event
+        self.attempt = attempt
+        """From 1; what was deferred or cut short by a shutdown does not count."""
+
+    @property
+    def consumer(self) -> str:
+        """The consumer's name."""
+        return self._around.consumer
+
+    @property
+    def state(self) -> Any:
+        """What the consumer's `lifespan` yielded; None without one."""
+        return self._around.state
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the process is asked to stop: a long handler in a thread does well to look now and then."""
+        return self._around.stopping()
+
+    @property
+    def log(self) -> FilteringBoundLogger:
+        """A structlog logger that names the event in each line."""
+        event = self.event
+        log: FilteringBoundLogger = structlog.get_logger("consumers").bind(
+            consumer=self.consumer,
+            event_id=str(event.event_id),
+            event_type=event.event_type,
+            aggregate_type=event.aggregate_type,
+            aggregate_id=event.aggregate_id,
+            attempt=self.attempt,
+        )
+        return log
+
+    def defer(self, until: Duration | datetime) -> Defer:
+        """Not now: have the event again later: after seconds, a timedelta or "30s", or at a moment with its zone.
+
+        No failure, and no attempt; bounded by how long the subscription keeps the message. It holds as soon as the
+        handler returns, whether with this answer or with none; where the handler raises, what it raised counts.
+        """
+        self._deferred = Defer(self._delay(until))
+        return self._deferred
+
+    @property
+    def deferred(self) -> Defer | None:
+        """What `defer` was told last."""
+        return self._deferred
+
+    def throttle_all(self, pause: Duration) -> None:
+        """Begin no further event of this type for a while, in this process; this delivery goes on as it is.
+
+        Holds although the handler then raises. Other processes, and events that run already, are not reached.
+        """
+        try:
+            seconds = duration.read(pause).total_seconds()
+        except ValueError as error:
+            raise UsageError(f"ctx.throttle_all: {error}; write seconds, a timedelta, or a text such as 30s") from None
+        around = self._around
+        around.loop.call_soon_threadsafe(around.throttle, self.event.event_type, seconds)
+
+    def lock(self, name: str, *, wait: Duration = _LONGEST_WAIT) -> "Lock":
+        """Hold a lock by this name, across processes and consumers, while the block runs.
+
+        `async with ctx.lock(…)` in an asynchronous handler, `with ctx.lock(…)` in a plain function. It is renewed while
+        the block runs, and waited for as long as `wait`; then raises idempotency.LockTimeoutError, which is transient.
+        """
+        if self._around.locks is None:
+            raise UsageError(
+                f"ctx.lock({name!r}) needs a store, and consumer {self.consumer!r} has none: dedup='none' without a "
+                "store; set REDIS_URL, or choose dedup='claim'"
+            )
+        try:
+            waiting = duration.read(wait)
+        except ValueError as error:
+            raise UsageError(f"ctx.lock({name!r}): wait {error}") from None
+        return Lock(self._around.locks.lock(name, wait=waiting), self._around.loop)
+
+    def _delay(self, until: Duration | datetime) -> timedelta:
+        if isinstance(until, datetime):
+            if until.tzinfo is None:
+                raise UsageError(f"ctx.defer({until!r}): the moment has no time zone; write datetime.now(UTC) + …")
+            delay = until - self._around.wall()
+        elif isinstance(until, timedelta):
+            delay = until
+        else:
+            try:
+                delay = duration.read(max(until, 0) if isinstance(until, int | float) else until)
+            except ValueError as error:
+                raise UsageError(f"ctx.defer: {error}; write seconds, a timedelta, or a moment with its zone") from None
+        return max(delay, timedelta(0))
+
+
+class Lock:
+    """A named lock, for `async with`, or for `with` in a handler's thread."""
+
+    def __init__(self, lock: AbstractAsyncContextManager[Any], loop: asyncio.AbstractEventLoop) -> None:
+        self._lock = lock
+        self._loop = loop
+
+    async def __aenter__(self) -> Self:
+        """Wait for the lock."""
+        await self._lock.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, step: TracebackType | None
+    ) -> bool | None:
+        """Give it back."""
+        return await self._lock.__aexit__(kind, error, step)
+
+    def __enter__(self) -> Self:
+        """Wait for the lock, in a thread."""
+        self._elsewhere()
+        asyncio.run_coroutine_threadsafe(self.__aenter__(), self._loop).result()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, step: TracebackType | None
+    ) -> bool | None:
+        """Give it back. Raises LeaseLostError where it was lost meanwhile: a thread cannot be cancelled for it."""
+        swallowed = asyncio.run_coroutine_threadsafe(self.__aexit__(kind, error, step), self._loop).result()
+        if error is None and (lost := getattr(self._lock, "lost", None)) is not None:
+            raise lost
+        return swallowed
+
+    def _elsewhere(self) -> None:
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if running is self._loop:
+            raise UsageError("with ctx.lock(…) would block every other handler; write: async with ctx.lock(…)")

@@ -1,0 +1,91 @@
+"""What the pipeline asks of deduplication, whichever mode the consumer chose."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Protocol
+
+from consumers.received import Received
+
+
+class Mode(Enum):
+    """The user's choice for each consumer."""
+
+    MARK = "mark"
+    """`check_and_mark_processed` before the effect: at most once."""
+    CLAIM = "claim"
+    """A claim before the effect, the completion behind it: once, but for a crash between effect and completion."""
+    NONE = "none"
+    """Every delivery is acted on: at least once."""
+
+
+@dataclass(slots=True, eq=False)
+class Begun:
+    """This delivery may be acted on now, by us alone as far as the mode can tell."""
+
+    event: Received[Any]
+    attempt: int
+    """From 1. What was refunded does not count."""
+    token: Any = None
+    """The mode's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyDone:
+    """It was acted on, to the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class InProgress:
+    """Somebody else acts on it now, or it rests until its next attempt: for so many seconds more, at most."""
+
+    retry_after: float
+
+
+class UnkeepableError(Exception):
+    """The result cannot be kept. Nothing was asked of the store yet: complete it without one."""
+
+
+# Called when the right to act on an event is gone before its handler has ended.
+OnLost = Callable[[Begun], None]
+
+
+class Dedup(Protocol):
+    """Every method but `open` and `close` raises StoreUnavailableError where the store is away."""
+
+    mode: Mode
+
+    async def open(self, on_lost: OnLost, retention: timedelta | None) -> list[str]:
+        """Begin; answer with a sentence for each thing that an operator should know at the start.
+
+        `retention` is how long the source keeps a message that nobody acknowledges.
+        """
+        ...
+
+    async def begin(self, event: Received[Any], delivery_attempt: int) -> Begun | AlreadyDone | InProgress:
+        """Ask whether the event may be acted on. What is begun ends with exactly one of the two below."""
+        ...
+
+    async def complete(self, begun: Begun, result: Any = None) -> None:
+        """The effect is there. Raises LeaseLostError where somebody else has acted meanwhile, or does.
+
+        UnkeepableError where the result cannot be kept, before anything else.
+        """
+        ...
+
+    async def release(self, begun: Begun, *, counted: bool, rest: float = 0.0) -> None:
+        """There is no effect. With `counted` it has cost an attempt; for `rest` seconds nobody begins it anew."""
+        ...
+
+    def abandon(self, begun: Begun) -> None:
+        """Say nothing more about it, and stop renewing: its lease expires by itself."""
+        ...
+
+    def give_up(self) -> None:
+        """Wait for the store no longer: whoever waits is told that it is away. What was asked may yet be done."""
+        ...
+
+    async def close(self) -> None:
+        """Stop renewing leases; no handler runs any more, but for those that had to be abandoned."""
+        ...

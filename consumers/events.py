@@ -1,0 +1,236 @@
+"""What happens to a consumer, as values: log lines, metrics and tests listen to the same ones."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from consumers.received import Subject
+
+
+class Fate(Enum):
+    """What became of one delivery."""
+
+    DONE = "done"
+    SKIPPED = "skipped"
+    DUPLICATE = "duplicate"
+    """Acted on before; acknowledged."""
+    UNHANDLED = "unhandled"
+    """No handler is meant; acknowledged."""
+    NOT_MEANT = "not_meant"
+    """Replayed for another consumer; acknowledged."""
+    RETRIED = "retried"
+    """Failed, has cost an attempt, and comes again."""
+    DEFERRED = "deferred"
+    BUSY = "busy"
+    """In progress elsewhere; looked at again later."""
+    DEAD = "dead"
+    INVALID = "invalid"
+    UNDECODABLE = "undecodable"
+    """No event; in the dead-letter topic, as the two before."""
+    LEASE_LOST = "lease_lost"
+    """Somebody else may act on it; what this handler did or said does not count."""
+    RELEASED = "released"
+    """Given back uncounted, at the shutdown."""
+    HELD = "held"
+    """The store or the dead-letter topic is away; looked at again later, uncounted."""
+
+    @property
+    def final(self) -> bool:
+        """Whether the message was acknowledged."""
+        return self in _FINAL
+
+
+_FINAL = frozenset(
+    {Fate.DONE, Fate.SKIPPED, Fate.DUPLICATE, Fate.UNHANDLED, Fate.NOT_MEANT, Fate.DEAD, Fate.INVALID, Fate.UNDECODABLE}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverySettled:
+    """One time that a delivery was worked on came to its end."""
+
+    consumer: str
+    subject: Subject
+    fate: Fate
+    attempt: int
+    """From 1; 0 where no handler was meant to run."""
+    seconds: float
+    """Of the handler; 0 where it did not run."""
+    lag: float | None
+    """Seconds from the event's being stored, or else published, to its first being handed over."""
+    code: str = ""
+    reason: str = ""
+    again_in: float | None = None
+    """Seconds to the next look, where there is one."""
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStarted:
+    """A consumer has reached what it needs, and receives from here on."""
+
+    consumer: str
+    subscription: str
+    dedup: str
+    dead_letter_topic: str
+    event_types: tuple[str, ...]
+    concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStopped:
+    """The end; how many deliveries were given back, and which handlers had to be abandoned."""
+
+    consumer: str
+    seconds: float
+    released: int
+    abandoned: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StartWarning:
+    """Something an operator should know, which does not keep the consumer from working."""
+
+    consumer: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAway:
+    """The deduplication store does not answer: nothing is begun until it does."""
+
+    consumer: str
+    error: BaseException
+    again_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class StoreBack:
+    """It answers again."""
+
+    consumer: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAway:
+    """The subscription could not be read; it is asked again."""
+
+    consumer: str
+    subscription: str
+    error: BaseException
+    again_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBack:
+    """The subscription is read again after a failure."""
+
+    consumer: str
+    subscription: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SettleFailed:
+    """Acknowledgements or extensions could not be sent in time: their messages come again."""
+
+    consumer: str
+    subscription: str
+    operation: str  # acknowledge | extend | give_back
+    messages: int
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveriesLost:
+    """The source holds deliveries for us no longer, though we work on them: they come again, here or elsewhere."""
+
+    consumer: str
+    subscription: str
+    messages: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFailed:
+    """The dead-letter topic did not take a message; it is held and tried again."""
+
+    consumer: str
+    topic: str
+    subject: Subject
+    error: BaseException
+    again_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerOverdue:
+    """A handler in a thread runs for longer than its timeout. It cannot be cancelled; its lease is kept."""
+
+    consumer: str
+    subject: Subject
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionUnwritten:
+    """The effect is there, and the store was not told: another delivery of the event would repeat it."""
+
+    consumer: str
+    subject: Subject
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class ResultUnkept:
+    """The effect is there and completed, without what the handler returned: that is no JSON."""
+
+    consumer: str
+    subject: Subject
+    kind: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeIgnored:
+    """A handler answered when its answer did not count any more."""
+
+    consumer: str
+    subject: Subject
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineFault:
+    """The SDK itself failed on a delivery, which is given back: nothing is lost, and somebody should be told."""
+
+    consumer: str
+    subject: Subject
+    error: BaseException
+    again_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """`ctx.throttle_all`: this event type begins nothing new in this process for a while."""
+
+    consumer: str
+    event_type: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStats:
+    """A periodic look at one consumer in this process; the counts are since the last one."""
+
+    consumer: str
+    subscription: str
+    outcomes: dict[str, int]
+    running: int
+    waiting: int
+    resting: int
+    held_messages: int
+    held_bytes: int
+    oldest_running_seconds: float
+    receiving: bool
+    store_available: bool
+    seconds: float

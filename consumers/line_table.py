@@ -1,0 +1,178 @@
+"""Every log line of consumers: what `docs/consumers-logs.md` shows and the tests hold us to."""
+
+from dataclasses import fields
+
+from consumers.events import ConsumerStarted, ConsumerStats
+from relay.kernel.log_line import Line, markdown
+
+_EVENT = ("consumer", "event_id", "event_type", "aggregate_type", "aggregate_id", "created_at")
+_SETTLED = (
+    *_EVENT,
+    "subscription",
+    "message_id",
+    "outcome",
+    "attempt",
+    "seconds",
+    "lag_seconds",
+    "again_in_seconds",
+)
+_ERROR = ("code", "error")
+_ADVICE = ("consequence", "remedy")
+_OVER = ("failures", "seconds", "recoveries")
+
+LINES = (
+    Line(
+        "consumer_started",
+        ("info",),
+        "a consumer has reached what it needs, and receives",
+        tuple(field.name for field in fields(ConsumerStarted)),
+    ),
+    Line(
+        "start_warning",
+        ("warning",),
+        "something at the start that endangers what the consumer promises, and does not keep it from working",
+        ("consumer", "warning"),
+    ),
+    Line(
+        "delivery_failed",
+        ("warning", "error"),
+        "an event failed: `retried` and `lease_lost` are warnings, `dead`, `invalid` and `undecodable` errors",
+        (*_SETTLED, *_ERROR, "raised_at", *_ADVICE),
+    ),
+    Line(
+        "delivery_settled",
+        ("info",),
+        "a delivery came to another end; only with `CONSUMERS_LOG_EVENTS=on`",
+        (*_SETTLED, "reason"),
+    ),
+    Line(
+        "delivery_waits",
+        ("debug",),
+        "a delivery is looked at again later, uncounted: `busy` elsewhere, or `held` as the store is away",
+        (*_SETTLED, "reason"),
+    ),
+    Line(
+        "handler_overdue",
+        ("warning",),
+        "a handler in a thread runs for longer than its timeout; once for each",
+        (*_EVENT, "seconds", *_ADVICE),
+    ),
+    Line(
+        "outcome_ignored",
+        ("warning",),
+        "a handler answered after its lease was lost",
+        (*_EVENT, "answer", *_ADVICE),
+    ),
+    Line(
+        "completion_unwritten",
+        ("error",),
+        "the process ended while the store was away, after a handler had its effect",
+        (*_EVENT, *_ERROR, *_ADVICE),
+    ),
+    Line(
+        "result_unkept",
+        ("warning",),
+        "a handler returned what is no JSON; the event was completed without it",
+        (*_EVENT, *_ERROR, "kind", *_ADVICE),
+    ),
+    Line(
+        "pipeline_fault",
+        ("error",),
+        "the SDK itself failed on a delivery",
+        (*_EVENT, *_ERROR, "raised_at", "again_in_seconds", *_ADVICE),
+    ),
+    Line(
+        "store_failed",
+        ("error",),
+        "the store does not answer: nothing is begun until it does",
+        ("consumer", *_ERROR, "again_in_seconds", *_ADVICE),
+    ),
+    Line(
+        "store_failing",
+        ("error",),
+        "it still does not; at most once a minute",
+        ("consumer", *_ERROR, "again_in_seconds", *_ADVICE, *_OVER),
+    ),
+    Line("store_recovered", ("info",), "it answers again", ("consumer", *_OVER)),
+    Line(
+        "source_failed",
+        ("error",),
+        "the subscription cannot be read",
+        ("consumer", "subscription", *_ERROR, "again_in_seconds", *_ADVICE),
+    ),
+    Line(
+        "source_failing",
+        ("error",),
+        "it still cannot; at most once a minute",
+        ("consumer", "subscription", *_ERROR, "again_in_seconds", *_ADVICE, *_OVER),
+    ),
+    Line("source_recovered", ("info",), "it is read again", ("consumer", *_OVER)),
+    Line(
+        "settle_failed",
+        ("error",),
+        "acknowledgements, extensions or what was given back could not be sent in time",
+        ("consumer", "subscription", "operation", "messages", *_ERROR, *_ADVICE),
+    ),
+    Line(
+        "settle_failing",
+        ("error",),
+        "and again, with less than a minute in between; at most once a minute",
+        ("consumer", "subscription", "operation", "messages", *_ERROR, *_ADVICE, *_OVER),
+    ),
+    Line(
+        "deliveries_lost",
+        ("warning",),
+        "the subscription took deliveries back while they were held",
+        ("consumer", "subscription", "messages", "error", *_ADVICE),
+    ),
+    Line(
+        "dead_letter_failed",
+        ("error",),
+        "the dead-letter topic did not take a message",
+        (*_EVENT, "topic", *_ERROR, "again_in_seconds", *_ADVICE),
+    ),
+    Line(
+        "dead_letter_failing",
+        ("error",),
+        "it still takes none; at most once a minute",
+        ("consumer", "topic", *_ERROR, "again_in_seconds", *_ADVICE, *_OVER),
+    ),
+    Line("dead_letter_recovered", ("info",), "it takes messages again", ("consumer", *_OVER)),
+    Line("throttled", ("info",), "a handler called `ctx.throttle_all`", ("consumer", "event_type", "seconds")),
+    Line(
+        "consumer_stats",
+        ("info",),
+        "every `CONSUMERS_STATS_MS` and in the end: what the consumer did since the line before, and how it is",
+        tuple(field.name for field in fields(ConsumerStats)),
+    ),
+    Line(
+        "consumer_died",
+        ("error",),
+        "a consumer ended by an error, and with it a process of consumers; in a service, also one that cannot start",
+        ("consumer", *_ERROR, "raised_at", "consequence"),
+    ),
+    Line("shutdown", ("info",), "the process was asked to stop", ("reason", "soft_timeout")),
+    Line(
+        "consumer_stopped",
+        ("info", "warning"),
+        "a consumer came to its end; a warning when handlers had to be abandoned, which are named",
+        ("consumer", "seconds", "released", "abandoned"),
+    ),
+    Line(
+        "stopped",
+        ("info", "warning"),
+        "the end; a warning when a handler had to be abandoned",
+        ("abandoned", "seconds"),
+    ),
+    Line(
+        "redaction_failed",
+        ("error",),
+        "once: the hook of `CONSUMERS_LOG_REDACT` raised, or returned no line",
+        ("code", "consequence"),
+    ),
+)
+
+
+def table() -> str:
+    """Every line, as a Markdown table."""
+    return markdown(LINES)

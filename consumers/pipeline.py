@@ -1,0 +1,333 @@
+"""The one road of every delivery: decode, recognise, handle, settle.
+
+what is met on the road                        what becomes of the delivery
+─────────────────────────────────────────────  ──────────────────────────────────────────────────────────
+replayed for another consumer                  acknowledged, counted
+no envelope                                    dead-letter topic, then acknowledged
+no handler for the type                        acknowledged, counted
+a version newer than all handlers              retried: producers may be deployed first; in the end dead
+acted on before                                acknowledged, counted
+in progress elsewhere, or resting              looked at again later, uncounted; never acknowledged
+the store is away                              held, uncounted; nothing is begun until the store is back
+the handler returns                            completed, then acknowledged
+… raises something transient, or times out     released with a rest, an attempt; after the last one dead
+… raises something fatal                       dead-letter topic, completed, acknowledged
+the dead-letter topic is away                  held, uncounted; not acknowledged
+the process stops                              an asynchronous handler is cancelled and released uncounted
+a thread's handler is late                     waited for: its lease is kept until it returns
+the lease is lost                              the handler is cancelled; it answers in vain if others have the event
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, assert_never
+
+from consumers.clock import Clock
+from consumers.dead_letters import BURIED, REPLAYED_FOR, DeadLetters, attributes_of
+from consumers.dedup.protocol import AlreadyDone, Begun, Dedup, InProgress, Mode, UnkeepableError
+from consumers.duration import read
+from consumers.events import (
+    CompletionUnwritten,
+    DeadLetterFailed,
+    Fate,
+    OutcomeIgnored,
+    ResultUnkept,
+)
+from consumers.flow import Flow
+from consumers.gate import Gate
+from consumers.handling import Handling
+from consumers.job import Cancelled, Job
+from consumers.outcome import Dead, Defer, Done, Invalid, Outcome, Retry, Skip
+from consumers.patience import Patience
+from consumers.received import Undecodable
+from consumers.retry import UNLIMITED
+from consumers.sources.source import Source
+from consumers.tell import Tell
+from idempotency import LeaseLostError, StoreUnavailableError
+from relay.errors import BrokerError
+from relay.kernel.observe import Observe
+
+# Whoever acts on an event elsewhere may end long before its lease does: we look again after so many seconds, doubling.
+_FIRST_LOOK: Final = 0.25
+_DEAD_LETTER_PAUSE: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the road of one consumer leads past."""
+
+    consumer: str
+    source: Source
+    dedup: Dedup
+    dead_letters: DeadLetters
+    flow: Flow
+    gate: Gate
+    handling: Handling
+    patience: Patience
+    observe: Observe
+    tell: Tell
+    begun: dict[Begun, Job]
+    """What is acted on now."""
+    clock: Clock
+
+
+class Pipeline:
+    """Works on one delivery after the other, as many at once as there are callers."""
+
+    def __init__(self, parts: Parts, most_resting: int) -> None:
+        self._parts = parts
+        self._most_resting = most_resting
+        self._giving_up = asyncio.Event()
+
+    def give_up(self) -> None:
+        """Wait for the store no longer: the process ends."""
+        self._giving_up.set()
+
+    async def run(self, job: Job) -> None:
+        """Work on a delivery, up to its being acknowledged, given back, or put to rest."""
+        subject = job.subject
+        # Before all else: what was no event to that consumer is no dead letter of ours.
+        if job.delivery.attributes.get(REPLAYED_FOR, self._parts.consumer) != self._parts.consumer:
+            await self._finish(job, Fate.NOT_MEANT)
+            return
+        if isinstance(subject, Undecodable):
+            await self._bury(job, None, job.verdict or Invalid(subject.reason, subject.code), None)
+            return
+        if job.line.handler is None:
+            await self._finish(job, Fate.UNHANDLED)
+            return
+        try:
+            answer = await self._parts.dedup.begin(subject, job.delivery.attempt)
+        except StoreUnavailableError as error:
+            self._hold(job, self._parts.gate.failed(error), error)
+            return
+        self._parts.gate.worked()
+        match answer:
+            case AlreadyDone():
+                await self._finish(job, Fate.DUPLICATE)
+            case InProgress(retry_after):
+                pause = min(retry_after, _FIRST_LOOK * 2.0 ** min(job.looks, 20))
+                job.looks += 1
+                self._parts.tell(job, Fate.BUSY, again_in=pause)
+                self._rest(job, pause)
+            case Begun():
+                job.begun, job.looks, job.entered = answer, 0, False
+                if job.cut is Cancelled.LEASE_LOST:
+                    job.cut = None  # it was another claim's
+                self._parts.begun[answer] = job
+                try:
+                    await self._act(job, answer)
+                finally:
+                    del self._parts.begun[answer]
+                job.begun = None
+            case _:
+                assert_never(answer)
+
+    async def _act(self, job: Job, begun: Begun) -> None:
+        job.since = self._parts.clock.monotonic()
+        if begun.attempt == 1:
+            job.first_attempt_at = self._parts.clock.wall()
+        if job.verdict is not None:
+            await self._bury(job, begun, job.verdict, None)
+            return
+        if self._has_killed(job, begun):
+            job.attempts = begun.attempt - 1
+            reason = f"begun {job.attempts} times, and ended by no word of its handler: the process died"
+            await self._bury(job, begun, Dead(reason, "RETRIES_EXHAUSTED"), None)
+            return
+        outcome, error = await self._parts.handling.run(job, begun)
+        await self._settle(job, begun, outcome, error)
+
+    async def _settle(self, job: Job, begun: Begun, outcome: Outcome | Cancelled, error: BaseException | None) -> None:
+        seconds = self._parts.clock.monotonic() - job.since
+        match outcome:
+            case Done(result):
+                await self._complete(job, begun, result, Fate.DONE, seconds)
+            case Skip(reason):
+                await self._complete(job, begun, None, Fate.SKIPPED, seconds, reason=reason)
+            case Retry():
+                await self._retry(job, begun, outcome, error, seconds)
+            case Defer(delay):
+                await self._defer(job, begun, read(delay), seconds)
+            case Dead() | Invalid():
+                await self._bury(job, begun, outcome, error, seconds)
+            case Cancelled.SHUTDOWN:
+                await self._release(job, begun, counted=False, rest=0.0)
+                self._parts.tell(job, Fate.RELEASED, begun, seconds)
+                self._give_back(job, 0.0)
+            case Cancelled.LEASE_LOST:
+                self._lose(job, begun, None, seconds)
+            case _:
+                assert_never(outcome)
+
+    def _has_killed(self, job: Job, begun: Begun) -> bool:
+        """Whether all attempts are used although no handler has failed the last one: its processes died."""
+        handler = job.line.handler
+        most = UNLIMITED if handler is None else handler.retry.max_attempts
+        return self._parts.dedup.mode is Mode.CLAIM and most != UNLIMITED and begun.attempt > most
+
+    async def let_go(self, job: Job, pause: float) -> None:
+        """After a fault of our own: give the delivery back, and the event free unless its handler was entered."""
+        begun, job.begun = job.begun, None
+        if begun is not None and job.entered:
+            self._parts.dedup.abandon(begun)
+        elif begun is not None:
+            with suppress(Exception):  # whatever is wrong with it has been told
+                await self._parts.dedup.release(begun, counted=True, rest=pause)
+        self._give_back(job, pause)
+
+    async def _complete(  # noqa: PLR0913 -- what the log line says
+        self, job: Job, begun: Begun, result: Any, fate: Fate, seconds: float, *, reason: str = ""
+    ) -> None:
+        try:
+            await self._written(job, begun, result)
+        except LeaseLostError as error:
+            self._lose(job, begun, Done(result), seconds, error)
+            return
+        await self._finish(job, fate, begun, seconds, reason=reason)
+
+    async def _written(self, job: Job, begun: Begun, result: Any) -> None:
+        """Have the store know of the effect, however long it is away; at the end of the process, without it."""
+        parts = self._parts
+        while True:
+            try:
+                await parts.dedup.complete(begun, result)
+            except UnkeepableError as error:
+                # To have the event come again would repeat the effect, and end in the same way.
+                parts.observe(
+                    ResultUnkept(parts.consumer, job.subject, type(result).__name__, error.__cause__ or error)
+                )
+                result = None
+            except StoreUnavailableError as error:
+                pause = parts.gate.failed(error)
+                if self._giving_up.is_set():
+                    # Acknowledged all the same: to have it delivered again would surely repeat the effect.
+                    parts.dedup.abandon(begun)
+                    parts.observe(CompletionUnwritten(parts.consumer, job.subject, error))
+                    return
+                await parts.clock.wait(self._giving_up, pause)
+            else:
+                parts.gate.worked()
+                return
+
+    async def _retry(self, job: Job, begun: Begun, outcome: Retry, error: BaseException | None, seconds: float) -> None:
+        handler = job.line.handler
+        assert handler is not None  # noqa: S101 -- a delivery without a handler never gets here
+        delay = self._parts.patience.next_attempt(job, handler.retry, begun.attempt, outcome)
+        if isinstance(delay, Dead):
+            await self._bury(job, begun, delay, error, seconds)
+            return
+        await self._release(job, begun, counted=True, rest=delay)
+        self._parts.tell(
+            job, Fate.RETRIED, begun, seconds, code=outcome.code, reason=outcome.reason, again_in=delay, error=error
+        )
+        self._rest(job, delay)
+
+    async def _defer(self, job: Job, begun: Begun, delay: timedelta, seconds: float) -> None:
+        pause = self._parts.patience.deferred(job, max(0.0, delay.total_seconds()))
+        if isinstance(pause, Dead):
+            await self._bury(job, begun, pause, None, seconds)
+            return
+        await self._release(job, begun, counted=False, rest=pause)
+        self._parts.tell(job, Fate.DEFERRED, begun, seconds, again_in=pause)
+        self._rest(job, pause)
+
+    async def _bury(
+        self,
+        job: Job,
+        begun: Begun | None,
+        why: Dead | Invalid,
+        error: BaseException | None,
+        seconds: float = 0.0,
+    ) -> None:
+        """To the dead-letter topic, and only then completed and acknowledged."""
+        parts = self._parts
+        attempts = job.attempts = job.attempts or (begun.attempt if begun else 0)
+        attributes = attributes_of(
+            job.delivery,
+            why,
+            consumer=parts.consumer,
+            subscription=parts.source.name,
+            attempts=attempts,
+            now=datetime.fromtimestamp(parts.clock.wall(), UTC),
+        )
+        try:
+            await parts.dead_letters.send(job.delivery, attributes)
+        except BrokerError as refused:
+            pause = parts.patience.jittered(_DEAD_LETTER_PAUSE)
+            parts.observe(DeadLetterFailed(parts.consumer, parts.dead_letters.topic, job.subject, refused, pause))
+            if begun is not None:
+                await self._release(job, begun, counted=False, rest=pause)
+            job.verdict = why
+            self._rest(job, pause)
+            return
+        fate = Fate.DEAD if isinstance(why, Dead) else Fate.INVALID
+        if begun is None:
+            fate = Fate.UNDECODABLE
+        else:
+            try:
+                await self._written(job, begun, BURIED)
+            except LeaseLostError as lost:
+                self._lose(job, begun, why, seconds, lost)
+                return
+        await self._finish(job, fate, begun, seconds, code=why.code, reason=why.reason, error=error)
+
+    async def _release(self, job: Job, begun: Begun, *, counted: bool, rest: float) -> None:
+        """Let others have it; where the store cannot be told, its lease ends by itself."""
+        try:
+            await self._parts.dedup.release(begun, counted=counted, rest=rest)
+        except StoreUnavailableError as error:
+            self._parts.dedup.abandon(begun)
+            self._parts.gate.failed(error)
+        except LeaseLostError:
+            # Somebody else has it by now, and we wanted to be rid of it.
+            self._parts.dedup.abandon(begun)
+        job.begun = None
+
+    def _lose(
+        self, job: Job, begun: Begun, answer: Outcome | None, seconds: float, error: BaseException | None = None
+    ) -> None:
+        parts = self._parts
+        parts.dedup.abandon(begun)
+        if answer is not None:
+            parts.observe(OutcomeIgnored(parts.consumer, job.subject, type(answer).__name__))
+        self._parts.tell(job, Fate.LEASE_LOST, begun, seconds, again_in=_FIRST_LOOK, error=error)
+        job.cut = None
+        self._rest(job, _FIRST_LOOK)
+
+    async def _finish(  # noqa: PLR0913 -- what the log line says
+        self,
+        job: Job,
+        fate: Fate,
+        begun: Begun | None = None,
+        seconds: float = 0.0,
+        *,
+        code: str = "",
+        reason: str = "",
+        error: BaseException | None = None,
+    ) -> None:
+        await self._parts.source.acknowledge(job.delivery)
+        self._parts.flow.finish(job)
+        self._parts.tell(job, fate, begun, seconds, code=code, reason=reason, error=error)
+
+    def _hold(self, job: Job, pause: float, error: BaseException) -> None:
+        self._parts.tell(job, Fate.HELD, again_in=pause, error=error)
+        self._rest(job, pause)
+
+    def _rest(self, job: Job, seconds: float) -> None:
+        """Look at it again later: here, or, where too much rests here or the process stops, wherever it comes to.
+
+        What was judged stays: elsewhere nobody knows of it, and its handler would run again.
+        """
+        flow = self._parts.flow
+        bound_to_us = bool(job.delivery.ordering_key) or job.verdict is not None
+        if flow.closed or (flow.resting >= self._most_resting and not bound_to_us):
+            self._give_back(job, seconds)
+        else:
+            flow.rest(job, seconds)
+
+    def _give_back(self, job: Job, seconds: float) -> None:
+        self._parts.source.give_back(job.delivery, seconds)
+        self._parts.flow.finish(job)

@@ -1,0 +1,318 @@
+"""One consumer at work in this process, from its first look at the subscription to its last word."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from consumers.clock import Clock, SystemClock
+from consumers.context import Locks, Surroundings
+from consumers.crew import Crew
+from consumers.dead_letters import DeadLetters
+from consumers.decode import decode, undecodable
+from consumers.dedup.protocol import Begun, Dedup
+from consumers.delivery import Delivery
+from consumers.events import (
+    ConsumerStarted,
+    ConsumerStats,
+    ConsumerStopped,
+    DeliverySettled,
+    PipelineFault,
+    StartWarning,
+    Throttled,
+)
+from consumers.flow import Flow, Line
+from consumers.gate import Gate
+from consumers.handlers import Handler, Meant, TooNew, TooOld, Unhandled
+from consumers.handling import Handling
+from consumers.job import Cancelled, Job
+from consumers.patience import Patience
+from consumers.pipeline import Parts, Pipeline
+from consumers.received import Subject, Undecodable
+from consumers.sources.source import Facts, Source
+from consumers.tell import Tell
+from consumers.threads import Threads
+from relay.errors import BrokerError
+from relay.kernel.backoff import Jitter, uniform
+from relay.kernel.observe import Observe
+
+if TYPE_CHECKING:
+    from consumers.app import Consumer
+
+# How long what follows the soft timeout may take: cancelled handlers release, those that stay are cancelled once more,
+# then leases and acknowledgements end.
+CANCEL_SECONDS = 2.0
+# Of these, how long is left to those who wait for a store that does not answer.
+GIVE_UP_SECONDS = 0.5
+DISMISS_SECONDS = 0.5
+CLOSE_SECONDS = 2.0
+_FAULT_PAUSE = 5.0
+_LOOK_SECONDS = 1.0
+_RETENTION_UNKNOWN = (
+    "nobody knows how long subscription {} keeps its messages: what rests for longer is dropped by the broker, and "
+    "becomes no dead letter; grant pubsub.subscriptions.get (roles/pubsub.viewer)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What a consumer works with, built from settings or by a test."""
+
+    source: Source
+    dedup: Dedup
+    dead_letters: DeadLetters
+    observe: Observe
+    locks: Locks | None = None
+    most_resting: int = 500
+    outlived: bool = False
+    """Whether the process goes on when the consumer has ended: a service."""
+    clock: Clock = field(default_factory=SystemClock)
+    jitter: Jitter = uniform
+
+
+class Runtime:
+    """Receives, works, and ends in order: nothing new, what waits goes back, what runs finishes, leases, answers."""
+
+    def __init__(self, consumer: "Consumer", outside: Outside) -> None:
+        self._consumer = consumer
+        self._outside = outside
+        self._jobs: dict[Begun, Job] = {}
+        self._fates: Counter[str] = Counter()
+        self._released = 0
+        self._receiving = False
+        self._stopping = False
+        self._hurry = asyncio.Event()
+        self._impatient = False
+        self._crew: Crew
+        self._flow: Flow
+        self._gate: Gate
+        self._pipeline: Pipeline
+        self._lines: dict[Handler | None, Line]
+
+    @property
+    def receiving(self) -> bool:
+        """Whether deliveries come in: what a readiness probe wants to know."""
+        return self._receiving and self._gate.open
+
+    async def run(self, stopping: asyncio.Event, soft_timeout: float) -> tuple[str, ...]:
+        """Work until `stopping` is set, and name the handlers that had to be abandoned.
+
+        Raises ConfigurationError where the consumer cannot work, BrokerError or StoreUnavailableError where it cannot
+        begin. When cancelled, it ends as soon as it can: handlers are cancelled and released.
+        """
+        # On a task of its own: on one that is cancelled, Python 3.11 takes each timeout for one more cancellation.
+        life = asyncio.create_task(self._live(stopping, soft_timeout))
+        try:
+            await asyncio.wait([life])
+        except asyncio.CancelledError:
+            if not self._receiving and not self._stopping:
+                life.cancel()  # it has not begun
+            self._hurry.set()
+            while not life.done():
+                try:
+                    await asyncio.wait([life])
+                except asyncio.CancelledError:
+                    # What is left takes seconds, and gives back what is held; only threads are waited for no longer.
+                    self._impatient = True
+            raise
+        return life.result()
+
+    async def _live(self, stopping: asyncio.Event, soft_timeout: float) -> tuple[str, ...]:
+        async with AsyncExitStack() as stack:
+            await self._open(stack)
+            intake = asyncio.create_task(self._outside.source.run(self._take))
+            wishes = [asyncio.create_task(stopping.wait()), asyncio.create_task(self._hurry.wait())]
+            self._receiving = True
+            try:
+                await asyncio.wait([intake, *wishes], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for wish in wishes:
+                    wish.cancel()
+            ended_by_itself = not stopping.is_set() and not self._hurry.is_set()
+            abandoned = await self._end(intake, soft_timeout)
+            if ended_by_itself:
+                intake.result()
+                raise RuntimeError(f"the source of {self._consumer.name} ended by itself")
+            return abandoned
+
+    def stats(self, seconds: float) -> ConsumerStats:
+        """How the consumer is, and what it did since the last look."""
+        flow, source = self._flow, self._outside.source
+        now = self._outside.clock.monotonic()
+        running = flow.running
+        fates, self._fates = dict(self._fates), Counter()
+        return ConsumerStats(
+            consumer=self._consumer.name,
+            subscription=source.name,
+            outcomes=fates,
+            running=len(running),
+            waiting=flow.waiting,
+            resting=flow.resting,
+            held_messages=source.held_messages,
+            held_bytes=source.held_bytes,
+            oldest_running_seconds=max((now - job.since for job in running if job.since), default=0.0),
+            receiving=self._receiving,
+            store_available=self._gate.open,
+            seconds=seconds,
+        )
+
+    async def _open(self, stack: AsyncExitStack) -> None:
+        consumer, outside = self._consumer, self._outside
+        consumer.handlers.check()
+        stack.push_async_callback(outside.dead_letters.close)
+        facts = await outside.source.open()
+        stack.push_async_callback(outside.source.close, CLOSE_SECONDS)
+        try:
+            await outside.dead_letters.open()
+        except BrokerError as error:
+            outside.observe(StartWarning(consumer.name, f"the dead-letter topic cannot be asked now: {error}"))
+        if facts.retention is None:
+            outside.observe(StartWarning(consumer.name, _RETENTION_UNKNOWN.format(facts.name)))
+        stack.push_async_callback(outside.dedup.close)
+        for sentence in await outside.dedup.open(self._lost, facts.retention):
+            outside.observe(StartWarning(consumer.name, sentence))
+        state = await stack.enter_async_context(consumer.lifespan()) if consumer.lifespan else None
+        self._build(facts, state, stack)
+        stack.push_async_callback(self._crew.dismiss, DISMISS_SECONDS)
+        outside.observe(
+            ConsumerStarted(
+                consumer=consumer.name,
+                subscription=facts.name,
+                dedup=outside.dedup.mode.value,
+                dead_letter_topic=outside.dead_letters.topic,
+                event_types=consumer.handlers.patterns(),
+                concurrency=consumer.concurrency,
+            )
+        )
+
+    def _build(self, facts: Facts, state: Any, stack: AsyncExitStack) -> None:
+        consumer, outside = self._consumer, self._outside
+        clock = outside.clock
+        self._lines = {handler: Line(handler, handler.concurrency) for handler in consumer.handlers.all()}
+        self._lines[None] = Line(None, consumer.concurrency)
+        self._flow = Flow(clock, self._lines.values(), self._wake, self._give_back)
+        self._crew = Crew(consumer.concurrency, self._flow.take, self._work, clock)
+        self._gate = Gate(
+            consumer=consumer.name,
+            pause=self._flow.pause,
+            resume=self._flow.resume,
+            observe=outside.observe,
+            clock=clock,
+            jitter=outside.jitter,
+        )
+        around = Surroundings(
+            consumer=consumer.name,
+            loop=asyncio.get_running_loop(),
+            throttle=self._throttle,
+            stopping=lambda: self._stopping,
+            locks=outside.locks,
+            state=state,
+            wall=lambda: datetime.fromtimestamp(clock.wall(), UTC),
+        )
+        threads = Threads(f"{consumer.name}-handler")
+        stack.callback(threads.close)
+        parts = Parts(
+            consumer=consumer.name,
+            source=outside.source,
+            dedup=outside.dedup,
+            dead_letters=outside.dead_letters,
+            flow=self._flow,
+            gate=self._gate,
+            handling=Handling(consumer.handlers, around, threads, outside.observe, clock),
+            patience=Patience(facts.retention, clock, outside.jitter),
+            observe=self._observe,
+            tell=Tell(consumer.name, self._observe, clock),
+            begun=self._jobs,
+            clock=clock,
+        )
+        self._pipeline = Pipeline(parts, outside.most_resting)
+
+    def _take(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            try:
+                subject = decode(delivery)
+                job = Job(delivery, subject, self._line_of(subject), seen_at=self._outside.clock.wall())
+            except Exception as error:  # noqa: BLE001 -- a bug of ours must not end the consumer, again at each start
+                unread = undecodable(delivery, "it was not read")
+                self._outside.observe(PipelineFault(self._consumer.name, unread, error, _FAULT_PAUSE))
+                self._outside.source.give_back(delivery, _FAULT_PAUSE)
+            else:
+                self._flow.offer(job)
+
+    def _line_of(self, subject: Subject) -> Line:
+        if isinstance(subject, Undecodable):
+            return self._lines[None]
+        match self._consumer.handlers.resolve(subject.event_type, subject.version):
+            case Meant(handler) | TooNew(handler) | TooOld(handler):
+                return self._lines[handler]
+            case Unhandled():
+                return self._lines[None]
+
+    async def _work(self, job: Job) -> None:
+        try:
+            await self._pipeline.run(job)
+        except Exception as error:  # noqa: BLE001 -- a bug of ours must not take the worker, and with it the message
+            outside = self._outside
+            outside.observe(PipelineFault(self._consumer.name, job.subject, error, _FAULT_PAUSE))
+            await self._pipeline.let_go(job, _FAULT_PAUSE)
+
+    def _wake(self) -> None:
+        self._crew.wake()
+
+    def _observe(self, event: object) -> None:
+        if isinstance(event, DeliverySettled):
+            self._fates[event.fate.value] += 1
+        self._outside.observe(event)
+
+    def _lost(self, begun: Begun) -> None:
+        job = self._jobs.get(begun)
+        if job is not None:
+            job.cancel(Cancelled.LEASE_LOST)
+
+    def _throttle(self, event_type: str, seconds: float) -> None:
+        self._flow.throttle(event_type, seconds)
+        self._outside.observe(Throttled(self._consumer.name, event_type, seconds))
+
+    def _give_back(self, job: Job, rest: float) -> None:
+        self._released += 1
+        self._outside.source.give_back(job.delivery, rest)
+
+    async def _end(self, intake: "asyncio.Task[None]", soft_timeout: float) -> tuple[str, ...]:
+        """The order of an end: nothing new, what waits goes back, what runs may finish, what is late is cut short."""
+        began = self._outside.clock.monotonic()
+        self._receiving, self._stopping = False, True
+        intake.cancel()
+        await asyncio.wait([intake])
+        self._flow.close()
+        if not await self._calm(soft_timeout):
+            self._pipeline.give_up()
+            for job in self._flow.running:
+                job.cancel(Cancelled.SHUTDOWN)
+            if not await self._crew.calm(CANCEL_SECONDS - GIVE_UP_SECONDS):
+                self._outside.dedup.give_up()
+                await self._crew.calm(GIVE_UP_SECONDS)
+        abandoned = tuple(sorted({_name(job) for job in self._flow.running}))
+        ended = self._outside.clock.monotonic() - began
+        self._outside.observe(ConsumerStopped(self._consumer.name, ended, self._released, abandoned))
+        while self._outside.outlived and self._flow.in_threads and not self._impatient:
+            # A thread goes on in a process that does: so do its lease, and what it works with.
+            await self._crew.calm(_LOOK_SECONDS)
+        return abandoned
+
+    async def _calm(self, soft_timeout: float) -> bool:
+        """Wait for what runs, as long as it may take, and nobody is in a hurry."""
+        calm = asyncio.create_task(self._crew.calm(soft_timeout))
+        hurry = asyncio.create_task(self._hurry.wait())
+        try:
+            await asyncio.wait([calm, hurry], return_when=asyncio.FIRST_COMPLETED)
+            return calm.done() and calm.result()
+        finally:
+            calm.cancel()
+            hurry.cancel()
+
+
+def _name(job: Job) -> str:
+    return f"{job.line.handler.name if job.line.handler else job.subject.event_type} of {job.subject.event_id}"

@@ -1,0 +1,113 @@
+"""Every knob of a process that consumes, read once from the environment and `.env`, and passed down from there."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, SecretStr, field_validator
+
+from consumers.errors import ConfigurationError
+from idempotency import InvalidKeyError
+from idempotency import Settings as StoreSettings
+from relay import errors as relay_errors
+from relay.kernel.duration import Duration, PositiveDuration, parse
+from relay.pubsub_settings import PubSubSettings
+from relay.setting_base import ends_too_late
+from relay.setting_names import Namespace
+
+
+class Settings(PubSubSettings):
+    """The names are the environment's, in lower case; a text that ends in a value gives the default."""
+
+    NAMESPACE: ClassVar[Namespace] = Namespace(
+        program="the consumers",
+        command="python -m consumers config",
+        prefixes=("CONSUMERS_", "IDEMPOTENCY_"),
+    )
+    MISSING: ClassVar[Mapping[str, str]] = {
+        "pubsub_project_id": "PUBSUB_PROJECT_ID is not set; name the Google Cloud project of your subscriptions",
+        "redis_url": "REDIS_URL is not set; write it like rediss://:password@host:6379, or choose dedup='none'",
+    }
+
+    redis_url: SecretStr = SecretStr("")
+    """The Redis that remembers events: redis, rediss, redis+cluster or redis+sentinel://. Required to deduplicate."""
+    redis_tls_verify: bool = True
+    """Whether the certificate of a rediss:// server is checked; off for Heroku's, which are self-signed. on"""
+    redis_ca_file: str = ""
+    """The certificates that a rediss:// server is checked against; without it, those of the system."""
+    idempotency_prefix: Annotated[str, Field(min_length=1)] = "pf"
+    """What all keys in Redis begin with. Under another one all events are new. pf"""
+    idempotency_ttl: PositiveDuration = parse("720h")
+    """How long a processed event is remembered; longer than the subscription may deliver it again. 30d"""
+    idempotency_lease: Annotated[PositiveDuration, Field(ge=parse("1s"))] = parse("60s")
+    """How long an event of a consumer that died is left alone; a live one renews its lease four times as often. 1m"""
+
+    consumers_max_messages: Annotated[int, Field(ge=1, le=100_000)] = 1_000
+    """Deliveries that each consumer holds in a process: worked on, waiting, or resting until an attempt. 1000"""
+    consumers_max_bytes: Annotated[int, Field(ge=1)] = 64_000_000
+    """And what they take in bytes; a delivery that is larger comes alone. 64000000"""
+    consumers_ack_deadline: Annotated[PositiveDuration, Field(ge=parse("10s"), le=parse("10m"))] = parse("60s")
+    """How long Pub/Sub leaves a delivery to a process that died; a live one extends it four times as often. 1m"""
+    consumers_shutdown_ms: Duration = parse("25s")
+    """How long handlers may take to end after SIGTERM; Heroku kills at 30s. 25s"""
+
+    consumers_app: str = ""
+    """This process's name among several: `app` in each of its log lines."""
+    consumers_log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least severe log line that is written. info"""
+    consumers_log_events: bool = False
+    """Whether a line is logged for each delivery that was settled, beside those that failed: on or off. off"""
+    consumers_log_redact: str = ""
+    """module:function of your own that gets each line as a dict and returns what may be written of it."""
+    consumers_stats_ms: PositiveDuration = parse("1m")
+    """How often each consumer logs its consumer_stats line: what it did, what it holds, how it is. 1m"""
+    dyno: str = ""
+    """What Heroku calls this process, such as worker.1."""
+
+    @field_validator("consumers_log_level", mode="before")
+    @classmethod
+    def _lower(cls, value: object) -> object:
+        return value.strip().lower() if isinstance(value, str) else value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _stripped(cls, value: SecretStr) -> SecretStr:
+        return SecretStr(value.get_secret_value().strip())
+
+    @field_validator("idempotency_prefix")
+    @classmethod
+    def _names_keys(cls, value: str) -> str:
+        try:
+            StoreSettings(prefix=value)
+        except InvalidKeyError as error:
+            raise ValueError(f"is {value!r:.100}: {error}") from None
+        return value
+
+    def faults(self) -> Iterator[str]:
+        """A sentence for each thing that is wrong with the settings together."""
+        yield from super().faults()
+        yield from ends_too_late("CONSUMERS_SHUTDOWN_MS", self.consumers_shutdown_ms, self.dyno)
+        if not self.redis_ca_file:
+            return
+        if not self.redis_tls_verify:
+            yield "REDIS_CA_FILE is set, and REDIS_TLS_VERIFY is off: nothing is checked against it; remove one of them"
+        try:
+            Path(self.redis_ca_file).read_bytes()
+        except OSError as error:
+            yield (
+                f"REDIS_CA_FILE names {self.redis_ca_file!r}, which cannot be read: {error.strerror}; "
+                "name a file with certificates that is there"
+            )
+
+    @property
+    def store(self) -> StoreSettings:
+        """What is said of the store."""
+        return StoreSettings(prefix=self.idempotency_prefix, ttl=self.idempotency_ttl, lease=self.idempotency_lease)
+
+
+def load(**overrides: Any) -> Settings:
+    """Read the settings. Raises ConfigurationError with one line for each that is wrong."""
+    try:
+        return Settings.load(**overrides)
+    except relay_errors.ConfigurationError as error:
+        raise ConfigurationError(str(error)) from None

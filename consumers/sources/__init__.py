@@ -1,0 +1,1 @@
+"""Where deliveries come from: the protocol, and one module for each kind."""

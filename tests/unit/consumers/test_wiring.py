@@ -1,0 +1,196 @@
+"""One consumer inside of a service, several as a process: what is checked before, shared, and told."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from consumers import ConfigurationError, Consumer, wiring
+from consumers.dedup.claim import ClaimDedup
+from consumers.dedup.mark import MarkDedup
+from consumers.dedup.none import NoDedup
+from consumers.events import ConsumerStarted, DeliverySettled
+from consumers.metrics import Metrics
+from consumers.outside import Backstage
+from consumers.settings import Settings, load
+from consumers.wiring import run_all, run_one
+from relay import errors as relay_errors
+from relay.kernel.shutdown import Shutdown
+from tests.unit.consumers.companions import FakeSource, FakeSupplies, brings
+
+COMPLETE: dict[str, Any] = {
+    "pubsub_project_id": "acme",
+    "pubsub_emulator_host": "127.0.0.1:1",
+    "redis_url": "redis://127.0.0.1:1",
+}
+
+
+class Supplies(FakeSupplies):
+    """As a process has them: they are closed in the end."""
+
+    closed = False
+
+    async def close(self) -> None:
+        """Write it down."""
+        self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in Settings.model_fields:
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def supplies(monkeypatch: pytest.MonkeyPatch) -> Supplies:
+    """What all consumers of a test work with."""
+    made = Supplies({"billing": FakeSource("billing", brings("order.paid"))})
+    monkeypatch.setattr(wiring, "Backstage", lambda _settings, **_how: made)
+    return made
+
+
+@pytest.fixture
+def billing() -> Consumer:
+    """A consumer that raises for whatever comes."""
+    consumer = Consumer("billing")
+
+    @consumer.fallback
+    async def book(_: object) -> None:
+        raise OSError("no answer")
+
+    return consumer
+
+
+async def test_inside_of_a_service_lines_go_where_its_own_go(supplies: Supplies, billing: Consumer) -> None:
+    """By its configuration of structlog, which stays as it is; and events to whoever listens."""
+    heard: list[object] = []
+    stopping, before = asyncio.Event(), structlog.get_config()
+
+    def listen(event: object) -> None:
+        heard.append(event)
+        if isinstance(event, DeliverySettled):
+            stopping.set()
+
+    with capture_logs() as lines:
+        await run_one(billing, load(**COMPLETE), stopping, listen)
+
+    assert structlog.get_config() == before
+    assert [line["event"] for line in lines] == [
+        "start_warning",
+        "consumer_started",
+        "delivery_failed",
+        "consumer_stopped",
+        "consumer_stats",
+    ]
+    assert lines[2]["code"] == "OSError"
+    assert [type(event) for event in heard[1:3]] == [ConsumerStarted, DeliverySettled]
+    assert supplies.closed
+
+
+async def test_a_service_reads_its_settings_from_the_environment(
+    supplies: Supplies, billing: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`Consumer.run` without arguments; lines of events, and a listener of the user's own that counts."""
+    for name, value in COMPLETE.items():
+        monkeypatch.setenv(name.upper(), value)
+    monkeypatch.setenv("CONSUMERS_LOG_REDACT", "no_such_module:hook")
+    with pytest.raises(ConfigurationError, match="CONSUMERS_LOG_REDACT is 'no_such_module:hook'"):
+        await billing.run()
+
+    monkeypatch.delenv("CONSUMERS_LOG_REDACT")
+    metrics, settled = Metrics(), asyncio.Event()
+
+    def listen(event: object) -> None:
+        metrics(event)
+        if isinstance(event, DeliverySettled):
+            settled.set()
+
+    with capture_logs():
+        async with billing.running(observe=listen):
+            await settled.wait()
+    assert b'outcome="retried"' in metrics.render()
+    assert supplies.closed
+
+
+@pytest.mark.parametrize("missing", ["pubsub_project_id", "redis_url"])
+async def test_what_is_missing_is_said_before_anything_is_built(
+    missing: str, supplies: Supplies, billing: Consumer
+) -> None:
+    """For `run_one` and `run_all` alike."""
+    settings = load(**{name: value for name, value in COMPLETE.items() if name != missing})
+    with pytest.raises(ConfigurationError, match=f"^{missing.upper()} is not set; "):
+        await run_one(billing, settings, asyncio.Event())
+    with pytest.raises(ConfigurationError, match=f"^{missing.upper()} is not set; "):
+        await run_all([billing], settings, Shutdown(), lambda _: None)
+    assert not supplies.closed
+
+
+async def test_two_of_one_name_are_refused(supplies: Supplies, billing: Consumer) -> None:
+    """Each would take the other's events for processed."""
+    with pytest.raises(ConfigurationError, match="2 consumers are named 'billing', and each would take"):
+        await run_all([billing, Consumer("billing", subscription="other")], load(**COMPLETE), Shutdown(), print)
+    assert not supplies.closed
+
+
+async def test_a_refusal_of_the_brokers_is_an_error_of_the_sdk(supplies: Supplies, billing: Consumer) -> None:
+    """Whoever catches `consumers.ConfigurationError` catches all of them."""
+    supplies.sources["billing"].refusal = relay_errors.ConfigurationError("there is no subscription billing")
+    with pytest.raises(ConfigurationError, match="there is no subscription billing"), capture_logs() as lines:
+        await run_one(billing, load(**COMPLETE), asyncio.Event())
+    assert [line["event"] for line in lines] == ["consumer_died"]
+    assert supplies.closed
+
+
+async def test_several_run_until_shutdown(supplies: Supplies, billing: Consumer) -> None:
+    """And what they shared is closed when the last one has ended."""
+    shutdown, heard = Shutdown(), list[object]()
+    shipping = Consumer("shipping")
+    shipping.fallback(print)
+
+    def observe(event: object) -> None:
+        heard.append(event)
+        if len([each for each in heard if isinstance(each, ConsumerStarted)]) == 2:
+            shutdown.request("SIGTERM")
+
+    assert await run_all([billing, shipping], load(**COMPLETE), shutdown, observe) == ()
+
+    assert [event.consumer for event in heard if isinstance(event, ConsumerStarted)] == ["billing", "shipping"]
+    assert supplies.closed
+
+
+async def test_each_gets_the_deduplication_that_it_asks_for() -> None:
+    """Over one store; handlers have its locks, whatever their mode."""
+    backstage = Backstage(load(**COMPLETE), outlived=False)
+    try:
+        found = [backstage.of(Consumer("a", dedup=mode), lambda _: None) for mode in ("claim", "mark", "none")]
+    finally:
+        await backstage.close()
+
+    assert [type(outside.dedup) for outside in found] == [ClaimDedup, MarkDedup, NoDedup]
+    assert len({id(outside.locks) for outside in found}) == 1
+    assert found[0].locks is not None
+    assert {outside.most_resting for outside in found} == {500}
+
+
+async def test_without_redis_there_are_no_locks() -> None:
+    """And none are promised."""
+    backstage = Backstage(load(**COMPLETE | {"redis_url": "", "consumers_max_messages": 1}), outlived=False)
+    outside = backstage.of(Consumer("a", dedup="none"), lambda _: None)
+    with pytest.raises(ConfigurationError, match="REDIS_URL is not set"):
+        backstage.of(Consumer("a"), lambda _: None)
+    await backstage.close()
+
+    assert outside.locks is None
+    assert outside.most_resting == 1
+    assert outside.dead_letters.topic == "projects/acme/topics/a-dead-letters"
+
+
+def test_settings_show_no_secret() -> None:
+    """Nor does what is built of them."""
+    settings = load(**COMPLETE | {"redis_url": "redis://:hunter2@h"})
+    assert "hunter2" not in repr(settings) + json.dumps(settings.model_dump(mode="json"))
