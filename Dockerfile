@@ -21,11 +21,12 @@ ENV PATH=/app/.venv/bin:$PATH \
 # The packages are a layer of their own: a release that changes only code moves only code.
 COPY --from=packages /app/.venv .venv/
 COPY relay relay/
+COPY consumers consumers/
 COPY idempotency idempotency/
 # Byte code that is never compared with its source, because builders may change times; and modes that let any user
 # read, whatever the checkout had, because some platforms choose the user themselves.
-RUN python -m compileall -q --invalidation-mode unchecked-hash relay idempotency \
- && chmod -R a=rX relay idempotency
+RUN python -m compileall -q --invalidation-mode unchecked-hash relay consumers idempotency \
+ && chmod -R a=rX relay consumers idempotency
 # A number, so that a platform can tell that it is not root; it owns no file here.
 USER 10001:10001
 # The exec form: Python is process 1 and gets SIGTERM itself.

@@ -1,7 +1,7 @@
 # Everything this project needs, from nothing but Python >= 3.11 and make.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help install demo test chaos bench bench-peers docs lint lock clean
+.PHONY: help install demo example test chaos bench bench-peers docs lint lock clean
 
 # The first interpreter on PATH that runs and is new enough.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3 python; do \
@@ -24,6 +24,11 @@ $(READY): requirements-dev.txt
 
 demo: $(READY) ## the whole road on embedded servers, with faults on the way
 	@$(BIN)/python -m examples.demo
+
+EXAMPLES := $(patsubst examples/%/__main__.py,%,$(wildcard examples/*/__main__.py))
+example: $(READY) ## one of the applications in examples/ on embedded servers (NAME=orders)
+	@test -n "$(filter $(NAME),$(EXAMPLES))" || { echo "make: name an example: make example NAME=orders; there are: $(EXAMPLES)" >&2; exit 1; }
+	@$(BIN)/python -m examples.$(NAME)
 
 test: $(READY) ## the whole suite on embedded servers
 	@$(BIN)/python -m pytest $(ARGS)

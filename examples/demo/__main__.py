@@ -1,6 +1,7 @@
 """`make demo`: an order in, one shipment out, whatever happens on the way. Exits 0 only if that is what happened."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -13,12 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
-from redis.asyncio import Redis
+from google.pubsub_v1.types import PubsubMessage
 
 from examples.demo.screen import Screen
-from examples.demo.shipping import Shipping
 from examples.demo.shop import ROLLED_BACK_EVERY, Shop
-from idempotency import Manager
 from relay.brokers.pubsub_client import PubSubAddress
 from relay.brokers.pubsub_reader import PubSubReader
 from relay.dev.prepare import prepare
@@ -33,7 +32,10 @@ RELAYS = 2
 OUTAGE_SECONDS = 3.0
 PATIENCE_SECONDS = 60.0
 QUIET_SECONDS = 1.0
-TOPIC, SHIPPING, AUDIT = "orders", "shipping", "audit"
+TOPIC, SHIPPING, AUDIT, COPIES = "orders", "shipping", "audit", "copies"
+RELAY = ("relay", "run")
+CONSUMER = ("consumers", "run", "examples.demo.shipping:shipping")
+DEAD_LETTERS = ("consumers", "dead-letters", "create", "examples.demo.shipping:shipping")
 
 
 @dataclass(frozen=True)
@@ -59,51 +61,63 @@ def main() -> int:
 
 
 def on_a_stack(screen: Screen) -> bool:
-    """Start the servers and the relays, run the demo, and stop them."""
+    """Start the servers, the relays and the consumer, run the demo, and stop them."""
     screen.say("starting Postgres, Redis and a Pub/Sub emulator in a temporary folder")
-    with Stack.start() as stack, ExitStack() as relays:
-        prepare(stack, "public", TOPIC, SHIPPING, AUDIT)
-        logs = Path(relays.enter_context(tempfile.TemporaryDirectory(prefix="demo-")))
-        for number in range(RELAYS):
-            relays.enter_context(relay_process(stack, logs / f"relay-{number}.log"))
-        fine = asyncio.run(demo(stack, screen))
+    with Stack.start() as stack, ExitStack() as processes:
+        prepare(stack, "public", TOPIC, SHIPPING, AUDIT, COPIES)
+        logs = Path(processes.enter_context(tempfile.TemporaryDirectory(prefix="demo-")))
+        run(stack, *DEAD_LETTERS)
+        fine = asyncio.run(demo(stack, screen, logs, processes))
         if not fine:
             for log in sorted(logs.iterdir()):
                 print(f"--- the end of {log.name}", *log.read_text().splitlines()[-20:], sep="\n")
     return fine
 
 
-async def demo(stack: Stack, screen: Screen) -> bool:
+async def demo(stack: Stack, screen: Screen, logs: Path, processes: ExitStack) -> bool:
     """Sell, break the broker, send a message twice, and compare what came of it with what was promised."""
     address = PubSubAddress(PROJECT_ID, emulator=stack.pubsub_emulator_host)
-    async with (
-        address.subscriber() as subscriber,
-        address.publisher() as publisher,
-        await psycopg.AsyncConnection.connect(stack.database_url) as selling,
-        await psycopg.AsyncConnection.connect(stack.database_url) as sending,
-        Redis.from_url(stack.redis_url) as redis,
-    ):
-        shop = Shop(selling)
+    async with await psycopg.AsyncConnection.connect(stack.database_url) as connection:
+        shop = Shop(connection)
         await shop.open()
-        screen.say(f"{RELAYS} relays run; {TRANSACTIONS} orders come in")
-        topic, subscription = address.topic(TOPIC), address.subscription(SHIPPING)
-        shipping = Shipping(subscriber, publisher, topic, subscription, sending, Manager(redis))
-        consumer = asyncio.create_task(shipping.run())
+        for number in range(RELAYS):
+            processes.enter_context(process(stack, logs / f"relay-{number}.log", *RELAY))
+        shipping = Shipping(stack.database_url, logs / "shipping.log")
+        processes.enter_context(process(stack, shipping.log, *CONSUMER))
+        screen.say(f"{RELAYS} relays and a consumer run; {TRANSACTIONS} orders come in")
         watcher = asyncio.create_task(watch(shop, shipping, screen))
         try:
-            await sell(shop, shipping, stack, screen)
+            await sell(shop, address, stack, screen)
             screen.say("all orders are in; waiting until every event is out and acted on")
-            await until_settled(stack.database_url, shop, shipping, consumer)
+            await until_settled(stack.database_url, shop, shipping)
         finally:
             watcher.cancel()
-            consumer.cancel()
-            await asyncio.gather(watcher, consumer, return_exceptions=True)
+            await asyncio.gather(watcher, return_exceptions=True)
     screen.say("comparing the outbox with all that the broker delivered")
     report = await compare(stack.database_url, address)
     return verdict(shop, shipping, await ending(stack.database_url), report, screen)
 
 
-async def sell(shop: Shop, shipping: Shipping, stack: Stack, screen: Screen) -> None:
+@dataclass
+class Shipping:
+    """What the consumer has done, as its table and its log say."""
+
+    url: str
+    log: Path
+    shipped: int = 0
+
+    async def look(self) -> None:
+        """Count the shipments."""
+        self.shipped = (await ending(self.url)).shipments
+
+    @property
+    def recognised(self) -> int:
+        """How many deliveries were of an event that was shipped before."""
+        lines = map(json.loads, self.log.read_text().splitlines()) if self.log.exists() else ()
+        return sum(line.get("outcome") == "duplicate" for line in lines)
+
+
+async def sell(shop: Shop, address: PubSubAddress, stack: Stack, screen: Screen) -> None:
     """Take the orders, with the faults on the way."""
     outage: asyncio.Task[None] | None = None
     for number in range(1, TRANSACTIONS + 1):
@@ -116,9 +130,18 @@ async def sell(shop: Shop, shipping: Shipping, stack: Stack, screen: Screen) -> 
         await asyncio.sleep(0.001)
     if outage:
         await outage
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        await shipping.duplicate_the_first()
+    await duplicate_one(address)
     screen.say("one message is sent a second time")
+
+
+async def duplicate_one(address: PubSubAddress) -> None:
+    """Send a message again, as a relay does that dies between the broker's answer and its commit."""
+    async with address.subscriber() as subscriber, address.publisher() as publisher:
+        name = address.subscription(COPIES)
+        response = await subscriber.pull(subscription=name, max_messages=1, timeout=PATIENCE_SECONDS)
+        message = response.received_messages[0].message
+        again = PubsubMessage(data=message.data, attributes=dict(message.attributes))
+        await publisher.publish(topic=address.topic(TOPIC), messages=[again])
 
 
 async def break_broker(emulator: str, screen: Screen) -> None:
@@ -133,16 +156,15 @@ async def break_broker(emulator: str, screen: Screen) -> None:
 async def watch(shop: Shop, shipping: Shipping, screen: Screen) -> None:
     """Show how far both sides are."""
     while True:
+        await shipping.look()
         screen.progress(shop.committed, shipping.shipped, TRANSACTIONS - ROLLED_BACK)
         await asyncio.sleep(0.1)
 
 
-async def until_settled(url: str, shop: Shop, shipping: Shipping, consumer: asyncio.Task[None]) -> None:
+async def until_settled(url: str, shop: Shop, shipping: Shipping) -> None:
     """Wait until nothing is pending and everything was acted on, or patience ends: the table tells which."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while (await ending(url)).pending or shipping.shipped < shop.committed or not shipping.recognised:
-        if consumer.done():
-            consumer.result()
         if time.monotonic() > deadline:
             return
         await asyncio.sleep(0.05)
@@ -193,19 +215,28 @@ def verdict(shop: Shop, shipping: Shipping, end: Ending, report: AuditReport, sc
 
 
 @contextmanager
-def relay_process(stack: Stack, log: Path) -> Iterator[None]:
-    """`python -m relay run` beside this process, stopped the way a platform stops it."""
-    environment = {**os.environ, **stack.environment, "RELAY_TOPIC": TOPIC}
+def process(stack: Stack, log: Path, *program: str) -> Iterator[None]:
+    """A program beside this one, stopped the way a platform stops it."""
     with (
         log.open("w") as output,
         subprocess.Popen(
-            [sys.executable, "-m", "relay", "run"], env=environment, stdout=output, stderr=output
-        ) as relay,
+            [sys.executable, "-m", *program], env=environment(stack), stdout=output, stderr=output
+        ) as running,
     ):
         try:
             yield
         finally:
-            relay.send_signal(signal.SIGTERM)
+            running.send_signal(signal.SIGTERM)
+
+
+def run(stack: Stack, *program: str) -> None:
+    """A program that ends by itself."""
+    subprocess.run([sys.executable, "-m", *program], env=environment(stack), check=True, stdout=subprocess.DEVNULL)
+
+
+def environment(stack: Stack) -> dict[str, str]:
+    """What all programs of the demo read. The consumer tells of each delivery, so that duplicates can be counted."""
+    return {**os.environ, **stack.environment, "RELAY_TOPIC": TOPIC, "CONSUMERS_LOG_EVENTS": "on"}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -15,6 +15,7 @@ import psycopg
 import pytest
 from google.pubsub_v1.types import PubsubMessage
 
+from relay.dev.stack import Stack
 from relay.settings import load
 from tests.support.commands import ROOT, Commands, terminate
 from tests.support.outbox import PUBLISHED, count
@@ -50,10 +51,10 @@ def exported(servers: subprocess.Popen[str]) -> dict[str, str]:
 
 
 @contextmanager
-def program(name: str, folder: Path, variables: Mapping[str, str]) -> Iterator[IO[str]]:
+def program(words: Sequence[str], folder: Path, variables: Mapping[str, str]) -> Iterator[IO[str]]:
     """What a program prints, until it ends or the block does."""
     with subprocess.Popen(
-        [sys.executable, name],
+        [sys.executable, *words],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT), **variables},
         stdout=subprocess.PIPE,
@@ -69,9 +70,13 @@ def program(name: str, folder: Path, variables: Mapping[str, str]) -> Iterator[I
 async def publish_again(variables: Mapping[str, str]) -> None:
     """Send the first event's message once more, as a relay does that died before its commit."""
     with psycopg.connect(variables["DATABASE_URL"]) as connection:
-        first = connection.execute("select event_id::text, aggregate_id from outbox_events order by id").fetchone()
+        first = connection.execute(
+            "select event_id::text, aggregate_id, payload::text from outbox_events order by id"
+        ).fetchone()
     assert first
-    copy = PubsubMessage(data=b"{}", attributes=dict(zip(("event_id", "aggregate_id"), first, strict=True)))
+    identity, aggregate, envelope = first
+    attributes = {"event_id": identity, "aggregate_type": "order", "aggregate_id": aggregate}
+    copy = PubsubMessage(data=envelope.encode(), attributes=attributes)
     side = PubSubSide(variables["PUBSUB_EMULATOR_HOST"])
     await side.publish(Channel(variables["RELAY_TOPIC"], ""), [copy])
     await side.close()
@@ -79,7 +84,7 @@ async def publish_again(variables: Mapping[str, str]) -> None:
 
 def test_there_is_a_test_for_each_snippet() -> None:
     """A snippet that nobody runs is a snippet that is wrong one day."""
-    languages = ["sh", "python", "sql", "python", "sh", "sh", "sh", "ini", "sh", "sh"]
+    languages = ["sh", "python", "sql", "python", "sh", "python", "sh", "sh", "sh", "ini", "sh", "sh"]
     assert [language for language, _ in SNIPPETS] == languages
 
 
@@ -104,6 +109,13 @@ def test_emitting_from_a_service(database: str, monkeypatch: pytest.MonkeyPatch)
     with psycopg.connect(database) as connection:
         assert connection.execute("select * from orders").fetchall() == [(1, 1999)]
     assert count(database, "payload -> 'data' = '{\"amount\": 1999}' and aggregate_id = '1'") == 1
+
+
+def test_asking_without_the_sdk(stack: Stack, tmp_path: Path) -> None:
+    """The snippet acts once."""
+    (tmp_path / "ask.py").write_text(snippet("python", "check_and_mark_processed"))
+    with program(["ask.py"], tmp_path, {"REDIS_URL": stack.redis_url}) as printed:
+        assert printed.read() == "act, then acknowledge\nseen before, acknowledge\n"
 
 
 def test_emitting_by_sql(database: str) -> None:
@@ -152,11 +164,12 @@ def test_operating_it(relay: Commands) -> None:
 async def test_trying_it_in_two_terminals(tmp_path: Path) -> None:
     """The programs as they stand there emit, publish and consume on what `relay dev` prints, and recognise a copy."""
     (tmp_path / "emit.py").write_text(snippet("python", "emit(connection"))
-    (tmp_path / "consume.py").write_text(snippet("python", "def consume"))
+    (tmp_path / "consume.py").write_text(snippet("python", "Consumer("))
     activate, dev = commands("relay dev  ")
     assert (activate, dev) == ([".", ".venv/bin/activate"], ["python", "-m", "relay", "dev"])
-    again, (_, emit), tick, (_, consume) = commands("python emit.py")
+    again, (_, *emit), tick, (_, *create), (_, *consume) = commands("python emit.py")
     assert (again, tick) == (activate, ["python", "-m", "relay", "tick"])
+    assert [create, consume] == [line[1:] for line in commands("dead-letters create consume:shipping    ")]
     with Commands({}, tmp_path).background(*dev[3:]) as servers:
         variables = exported(servers)
         relay = Commands(variables, tmp_path)
@@ -167,11 +180,13 @@ async def test_trying_it_in_two_terminals(tmp_path: Path) -> None:
             assert relay(*tick[3:]).returncode == 0
 
         emit_and_tick()
+        with program(create, tmp_path, variables) as printed:
+            assert "domain-events-dead-letters" in printed.read()
         with program(consume, tmp_path, variables) as printed:
-            assert printed.readline() == "ship 1\n"
+            assert printed.readline() == "ship 1 for 1999\n"
             await publish_again(variables)
             emit_and_tick()
-            assert printed.readline() == "ship 2\n"
+            assert printed.readline() == "ship 2 for 1999\n"
         code, log = terminate(servers)
     assert code == 0, log
 

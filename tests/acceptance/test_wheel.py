@@ -8,20 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import ROOT
+from tests.support.wheel import built_wheel
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the contents of the wheel."""
     folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
-    (wheel,) = folder.glob("*.whl")
+    wheel = built_wheel(folder)
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder / "site")
     return folder / "site"
@@ -31,13 +25,14 @@ def test_every_file_of_the_packages_is_in_it(installed: Path) -> None:
     """SQL, migrations and type markers travel with the code."""
     written = {
         str(path.relative_to(ROOT))
-        for package in ("relay", "idempotency")
+        for package in ("relay", "consumers", "idempotency")
         for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     packed = {str(path.relative_to(installed)) for path in installed.rglob("*") if path.is_file()}
     assert written <= packed
-    assert {name.split("/")[0].split("-")[0] for name in packed} == {"relay", "idempotency", "outbox_relay"}
+    roots = {name.split("/")[0].split("-")[0] for name in packed}
+    assert roots == {"relay", "consumers", "idempotency", "outbox_relay"}
 
 
 def test_it_works_where_it_is_installed(installed: Path, tmp_path: Path) -> None:
