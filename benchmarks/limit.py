@@ -16,7 +16,7 @@ from google.pubsub_v1.services.publisher import PublisherClient
 
 from benchmarks.bare import Session, emulator, full_name, publish
 from benchmarks.contest import answer, take_part
-from relay.cli.parts import spare_the_collector
+from relay.kernel.command import spare_the_collector
 from relay.settings import load
 
 SLOTS = 3  # as the relay

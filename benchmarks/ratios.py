@@ -187,7 +187,7 @@ def _named(section: str) -> Callable[[str], Named]:
     return lambda name: Named(section, name)
 
 
-_drain, _latency, _growth, _memory = map(_named, ("drain", "latency", "growth", "memory"))
+_drain, _latency, _growth, _memory, _consume = map(_named, ("drain", "latency", "growth", "memory", "consume"))
 _LEAST, _MOST, _BELOW = Way.AT_LEAST, Way.AT_MOST, Way.BELOW
 
 CLAIMS = (
@@ -221,4 +221,12 @@ CLAIMS = (
     Claim("resident memory, 400 B backlog", Bound(_MOST, 120, "MB"), _memory("resident, 400 B backlog")),
     Claim("resident memory, 9 MB rows", Bound(_MOST, 400, "MB"), _memory("resident, 9 MB rows among 100 B")),
     Claim("CPU of an idle relay", Bound(_MOST, 0.2, "% of a core"), Named("idle", "cpu")),
+    Claim("a consumer without deduplication", Bound(_LEAST, 25_000, "messages/s"), _consume("none")),
+    Claim("a consumer that claims", Bound(_LEAST, 10_000, "messages/s"), _consume("claim")),
+    Claim(
+        "check_and_mark_processed, beside its script alone",
+        Bound(_LEAST, 0.9),
+        _consume("check_and_mark_processed"),
+        _consume("its script alone"),
+    ),
 )

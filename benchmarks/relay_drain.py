@@ -8,9 +8,10 @@ import asyncio
 import sys
 
 from benchmarks.contest import answer, take_part
-from relay.cli.parts import outbox_connector, spare_the_collector
+from relay.cli.parts import outbox_connector
 from relay.cli.runners import workers
 from relay.kernel.clock import SystemClock
+from relay.kernel.command import spare_the_collector
 from relay.kernel.runner import Budget, Runner
 from relay.settings import load
 
