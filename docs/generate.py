@@ -22,6 +22,9 @@ REFERENCE = (
     Block("logs.md", "logs", "relay.operate.line_table"),
     Block("settings.md", "settings", "relay.cli.config"),
     Block("metrics.md", "metrics", "relay.operate.metrics"),
+    Block("consumers-logs.md", "consumers-logs", "consumers.line_table"),
+    Block("consumers-settings.md", "consumers-settings", "consumers.cli.config"),
+    Block("consumers-metrics.md", "consumers-metrics", "consumers.metrics"),
     Block("performance.md", "ran", "benchmarks.tables", "ran"),
     Block("performance.md", "claims", "benchmarks.tables", "claims"),
 )

@@ -1,20 +1,16 @@
 """Which settings cannot both be meant, each rule with the sentence that says so."""
 
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
 from typing import Any
 
 from relay.envelope import topic_fault
 from relay.failed_head import FailedHead
 from relay.kernel.duration import parse, written
-from relay.kernel.supervise import CANCEL_SECONDS, CLOSE_SECONDS
 from relay.routes import Routes
+from relay.setting_base import ends_too_late
 
 # How long a topic that fails is left alone at first; each next pause is double.
 FIRST_OUTAGE = parse("500ms")
-# What remains after the soft timeout; at the defaults, half a second less than Heroku grants.
-HARD_END = timedelta(seconds=CANCEL_SECONDS + CLOSE_SECONDS + 0.5)
-_HEROKU_KILLS = parse("30s")
 _BELOW = (("relay_publish_budget_ms", "relay_idle_tx_ms", "or the database ends batches that still wait"),)
 _AT_MOST = (
     ("relay_retry_base_ms", "relay_retry_max_ms"),
@@ -27,22 +23,13 @@ _AT_MOST = (
 def inconsistencies(value: Mapping[str, Any]) -> Iterator[str]:
     """A sentence for each rule that these settings break; `value` holds every one of them by its name."""
     yield from _disorder(value)
-    outage, shutdown, dyno = value["relay_outage_max_ms"], value["relay_shutdown_ms"], value["dyno"]
+    outage = value["relay_outage_max_ms"]
     if outage < FIRST_OUTAGE:
         yield (
             f"RELAY_OUTAGE_MAX_MS ({written(outage)}) is shorter than the first pause after the broker failed "
             f"({written(FIRST_OUTAGE)}); set it to {written(FIRST_OUTAGE)} or more"
         )
-    if dyno and shutdown + HARD_END >= _HEROKU_KILLS:
-        yield (
-            f"RELAY_SHUTDOWN_MS ({written(shutdown)}) and the {written(HARD_END)} after it do not end before Heroku "
-            f"kills {dyno} at {written(_HEROKU_KILLS)}; set it to 25s or less"
-        )
-    emulator, endpoint = value["pubsub_emulator_host"], value["pubsub_endpoint"]
-    if emulator and endpoint:
-        yield (
-            f"PUBSUB_EMULATOR_HOST ({emulator}) and PUBSUB_ENDPOINT ({endpoint}) name two brokers; remove one of them"
-        )
+    yield from ends_too_late("RELAY_SHUTDOWN_MS", value["relay_shutdown_ms"], value["dyno"])
     if fault := topic_fault(value["relay_topic"]):
         yield f"RELAY_TOPIC is {value['relay_topic'][:100]!r}, which {fault}"
     try:
