@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from consumers.errors import ConfigurationError
 from consumers.events import ConsumerStarted
-from consumers.runtime import Outside, Runtime
+from consumers.outside import Outside
+from consumers.runtime import Runtime
 from relay import errors as relay_errors
 from relay.kernel.clock import Clock
 from relay.kernel.observe import LoopDied, Observe

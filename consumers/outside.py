@@ -1,128 +1,27 @@
-"""What consumers work with, built from settings: Pub/Sub, and one store for all of a process."""
+"""What a consumer works with, whoever has built it."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, assert_never
+from dataclasses import dataclass, field
 
-from redis.asyncio import Redis, RedisCluster
-
-from consumers.dedup.claim import ClaimDedup
-from consumers.dedup.mark import MarkDedup
-from consumers.dedup.none import NoDedup
-from consumers.dedup.protocol import Dedup, Mode
-from consumers.errors import ConfigurationError
-from consumers.runtime import Outside
-from consumers.settings import Settings
-from consumers.sources.pubsub import PubSubSource
-from consumers.sources.pubsub_dead_letters import PubSubDeadLetters
-from idempotency import InvalidUrlError, Manager, connect
-from relay import errors as relay_errors
-from relay.brokers.pubsub_client import PubSubAddress
-from relay.brokers.pubsub_credentials import credentials_of
-from relay.kernel import line_redaction
+from consumers.clock import Clock, SystemClock
+from consumers.context import Locks
+from consumers.dead_letters import DeadLetters
+from consumers.dedup.protocol import Dedup
+from consumers.sources.source import Source
+from relay.kernel.backoff import Jitter, uniform
 from relay.kernel.observe import Observe
 
-if TYPE_CHECKING:
-    from consumers.app import Consumer
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """What a consumer works with, built from settings or by a test."""
 
-class Backstage:
-    """Builds what each consumer of a process works with, over one client of Redis; nothing connects before its use."""
-
-    def __init__(self, settings: Settings, *, outlived: bool) -> None:
-        self._settings = settings
-        self._outlived = outlived
-        self._address = PubSubAddress(**settings.address())
-        self._redis = redis_of(settings)
-        self._store = None if self._redis is None else Manager(self._redis, settings.store)
-
-    def of(self, consumer: "Consumer", observe: Observe) -> Outside:
-        """What this consumer works with. Raises ConfigurationError where there are no credentials."""
-        settings = self._settings
-        deadline = settings.consumers_ack_deadline.total_seconds()
-        return Outside(
-            source=PubSubSource(
-                self._address,
-                consumer.subscription,
-                consumer=consumer.name,
-                max_messages=settings.consumers_max_messages,
-                max_bytes=settings.consumers_max_bytes,
-                observe=observe,
-                deadline=round(deadline),
-                extend_every=deadline / 4,
-            ),
-            dedup=self._dedup(consumer),
-            dead_letters=PubSubDeadLetters(self._address, consumer.dead_letter_topic),
-            observe=observe,
-            locks=self._store,
-            outlived=self._outlived,
-            # Whatever rests is held: where that were all there is room for, nothing new would come in.
-            most_resting=max(1, settings.consumers_max_messages // 2),
-        )
-
-    async def close(self) -> None:
-        """Let go of Redis, when no consumer works any more."""
-        if self._redis is not None:
-            await self._redis.aclose()
-
-    def _dedup(self, consumer: "Consumer") -> Dedup:
-        match consumer.dedup:
-            case Mode.NONE:
-                return NoDedup()
-            case Mode.CLAIM if self._store is not None:
-                return ClaimDedup(self._store, consumer.name)
-            case Mode.MARK if self._store is not None:
-                return MarkDedup(self._store, consumer.name)
-            case Mode.CLAIM | Mode.MARK:
-                raise ConfigurationError(Settings.MISSING["redis_url"])
-            case _:
-                assert_never(consumer.dedup)
-
-
-def refusals(settings: Settings) -> list[str]:
-    """A sentence for each thing that a start refuses of settings that can be read, found without connecting.
-
-    What is only missing is none of them: `missing` tells it.
-    """
-    faults: list[str] = []
-    for check in (_credentials, redis_of, redaction):
-        try:
-            check(settings)
-        except (ConfigurationError, relay_errors.ConfigurationError) as error:
-            faults += str(error).splitlines()
-    return faults
-
-
-def missing(settings: Settings, consumers: "Sequence[Consumer]") -> list[str]:
-    """A sentence for each setting that these consumers need and that is not set."""
-    faults = [] if settings.pubsub_project_id else [Settings.MISSING["pubsub_project_id"]]
-    if not settings.redis_url.get_secret_value():
-        faults += [
-            f"{Settings.MISSING['redis_url']} (consumer {consumer.name!r} has dedup={consumer.dedup.value!r})"
-            for consumer in consumers
-            if consumer.dedup is not Mode.NONE
-        ]
-    return faults
-
-
-def redaction(settings: Settings) -> line_redaction.Redact | None:
-    """The user's own hook for log lines. Raises ConfigurationError where it cannot be had."""
-    try:
-        return line_redaction.load(settings.consumers_log_redact, "CONSUMERS_LOG_REDACT")
-    except ValueError as error:
-        raise ConfigurationError(str(error)) from error
-
-
-def _credentials(settings: Settings) -> None:
-    if settings.google_key_source:
-        credentials_of(settings.google_key() or {}, settings.google_key_source)
-
-
-def redis_of(settings: Settings) -> Redis | RedisCluster | None:
-    """A client that connects with its first request; None without a REDIS_URL."""
-    url = settings.redis_url.get_secret_value()
-    if not url:
-        return None
-    try:
-        return connect(url, verify=settings.redis_tls_verify, ca_file=settings.redis_ca_file or None)
-    except InvalidUrlError as error:
-        raise ConfigurationError(f"REDIS_URL cannot be used: {error}") from None
+    source: Source
+    dedup: Dedup
+    dead_letters: DeadLetters
+    observe: Observe
+    locks: Locks | None = None
+    most_resting: int = 500
+    outlived: bool = False
+    """Whether the process goes on when the consumer has ended: a service."""
+    clock: Clock = field(default_factory=SystemClock)
+    jitter: Jitter = uniform

@@ -20,13 +20,11 @@ the lease is lost                              the handler is cancelled; it answ
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, assert_never
 
-from consumers.clock import Clock
-from consumers.dead_letters import BURIED, REPLAYED_FOR, DeadLetters, attributes_of
-from consumers.dedup.protocol import AlreadyDone, Begun, Dedup, InProgress, Mode, UnkeepableError
+from consumers.dead_letters import BURIED, REPLAYED_FOR, attributes_of
+from consumers.dedup.protocol import AlreadyDone, Begun, InProgress, Mode, UnkeepableError
 from consumers.duration import read
 from consumers.events import (
     CompletionUnwritten,
@@ -35,42 +33,17 @@ from consumers.events import (
     OutcomeIgnored,
     ResultUnkept,
 )
-from consumers.flow import Flow
-from consumers.gate import Gate
-from consumers.handling import Handling
 from consumers.job import Cancelled, Job
 from consumers.outcome import Dead, Defer, Done, Invalid, Outcome, Retry, Skip
-from consumers.patience import Patience
+from consumers.parts import Parts
 from consumers.received import Undecodable
 from consumers.retry import UNLIMITED
-from consumers.sources.source import Source
-from consumers.tell import Tell
 from idempotency import LeaseLostError, StoreUnavailableError
 from relay.errors import BrokerError
-from relay.kernel.observe import Observe
 
 # Whoever acts on an event elsewhere may end long before its lease does: we look again after so many seconds, doubling.
 _FIRST_LOOK: Final = 0.25
 _DEAD_LETTER_PAUSE: Final = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What the road of one consumer leads past."""
-
-    consumer: str
-    source: Source
-    dedup: Dedup
-    dead_letters: DeadLetters
-    flow: Flow
-    gate: Gate
-    handling: Handling
-    patience: Patience
-    observe: Observe
-    tell: Tell
-    begun: dict[Begun, Job]
-    """What is acted on now."""
-    clock: Clock
 
 
 class Pipeline:

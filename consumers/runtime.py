@@ -4,16 +4,13 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from consumers.clock import Clock, SystemClock
-from consumers.context import Locks, Surroundings
+from consumers.context import Surroundings
 from consumers.crew import Crew
-from consumers.dead_letters import DeadLetters
 from consumers.decode import decode, undecodable
-from consumers.dedup.protocol import Begun, Dedup
+from consumers.dedup.protocol import Begun
 from consumers.delivery import Delivery
 from consumers.events import (
     ConsumerStarted,
@@ -29,15 +26,15 @@ from consumers.gate import Gate
 from consumers.handlers import Handler, Meant, TooNew, TooOld, Unhandled
 from consumers.handling import Handling
 from consumers.job import Cancelled, Job
+from consumers.outside import Outside
+from consumers.parts import Parts
 from consumers.patience import Patience
-from consumers.pipeline import Parts, Pipeline
+from consumers.pipeline import Pipeline
 from consumers.received import Subject, Undecodable
-from consumers.sources.source import Facts, Source
+from consumers.sources.source import Facts
 from consumers.tell import Tell
 from consumers.threads import Threads
 from relay.errors import BrokerError
-from relay.kernel.backoff import Jitter, uniform
-from relay.kernel.observe import Observe
 
 if TYPE_CHECKING:
     from consumers.app import Consumer
@@ -55,22 +52,6 @@ _RETENTION_UNKNOWN = (
     "nobody knows how long subscription {} keeps its messages: what rests for longer is dropped by the broker, and "
     "becomes no dead letter; grant pubsub.subscriptions.get (roles/pubsub.viewer)"
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
-    """What a consumer works with, built from settings or by a test."""
-
-    source: Source
-    dedup: Dedup
-    dead_letters: DeadLetters
-    observe: Observe
-    locks: Locks | None = None
-    most_resting: int = 500
-    outlived: bool = False
-    """Whether the process goes on when the consumer has ended: a service."""
-    clock: Clock = field(default_factory=SystemClock)
-    jitter: Jitter = uniform
 
 
 class Runtime:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from consumers.backstage import Backstage, missing, redaction, refusals
 from consumers.company import Company
 from consumers.errors import ConfigurationError
 from consumers.logs import LogLines
-from consumers.outside import Backstage, missing, redaction, refusals
 from consumers.settings import Settings, load
 from relay import errors as relay_errors
 from relay.kernel.clock import Clock, SystemClock

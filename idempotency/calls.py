@@ -1,8 +1,8 @@
 """Every question to the store, and what is asked of each event."""
 
-import secrets
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from os import urandom
 from typing import Any
 from uuid import UUID
 
@@ -125,7 +125,7 @@ class Calls:
         return Call(script.RENEW, items, [held.key], (), [held.token.encode(), b"%d" % lease_ms], readings.locks)
 
     def _mark(self, consumer: str, event_id: UUID | str, read: Reader, *, telling: bytes) -> Call[Any]:
-        found, token = identity(event_id), secrets.token_hex(16)
+        found, token = identity(event_id), urandom(16).hex()
         key = f"{self.keys.stem(consumer)}{found}"
         return Call(
             script.MARK,
@@ -153,7 +153,7 @@ class Calls:
         tokens: Sequence[str] | None = None,
     ) -> tuple[list[Asked], dict[int, IdempotencyError]]:
         """Each event with a token of its own; and why some are not asked about."""
-        base, stem = secrets.token_hex(16), self.keys.stem(consumer)
+        base, stem = urandom(16).hex(), self.keys.stem(consumer)
         events = list(event_ids)
         prints = [None] * len(events) if fingerprints is None else fingerprints
         items: list[Asked] = []

@@ -10,12 +10,12 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from consumers.backstage import redis_of
 from consumers.cli import dead_letter_words as words
 from consumers.cli.loading import load_consumers
 from consumers.cli.parts import loaded_settings
 from consumers.dead_letter import Choice, DeadLetter
 from consumers.forgetting import Memory, NoMemory, StoreMemory
-from consumers.outside import redis_of
 from consumers.replay import End, Means, replay
 from consumers.settings import Settings
 from consumers.sources.pubsub_dead_letter_box import PubSubDeadLetterBox

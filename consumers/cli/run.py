@@ -6,10 +6,10 @@ import sys
 from collections.abc import Sequence
 
 from consumers.app import Consumer
+from consumers.backstage import redaction
 from consumers.cli.loading import load_consumers
 from consumers.cli.parts import loaded_settings
 from consumers.logs import LogLines
-from consumers.outside import redaction
 from consumers.settings import Settings
 from consumers.wiring import run_all
 from relay.kernel import log_output

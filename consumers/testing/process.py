@@ -14,7 +14,8 @@ from consumers.dedup.none import NoDedup
 from consumers.dedup.protocol import Dedup, Mode
 from consumers.delivery import Delivery
 from consumers.events import ConsumerStarted
-from consumers.runtime import Outside, Runtime
+from consumers.outside import Outside
+from consumers.runtime import Runtime
 from consumers.testing.broker import DeadLetter, Fuse, MemoryDeadLetters, MemorySource, Subscription
 from consumers.testing.clock import FakeClock, settle
 from idempotency import IdempotencyError, Store, StoreUnavailableError

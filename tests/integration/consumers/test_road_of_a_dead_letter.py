@@ -16,7 +16,8 @@ from consumers.dedup.claim import ClaimDedup
 from consumers.dedup.mark import MarkDedup
 from consumers.dedup.protocol import Dedup
 from consumers.events import DeliverySettled
-from consumers.runtime import Outside, Runtime
+from consumers.outside import Outside
+from consumers.runtime import Runtime
 from consumers.sources.pubsub import PubSubSource
 from consumers.sources.pubsub_dead_letters import PubSubDeadLetters
 from idempotency import Manager, Store

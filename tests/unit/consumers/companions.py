@@ -11,7 +11,7 @@ from consumers import Consumer
 from consumers.dedup.none import NoDedup
 from consumers.dedup.protocol import OnLost
 from consumers.delivery import Delivery
-from consumers.runtime import Outside
+from consumers.outside import Outside
 from consumers.sources.source import Facts, Take
 from relay.kernel.observe import Observe
 

@@ -7,8 +7,8 @@ import pytest
 from pydantic import SecretStr
 
 from consumers import Consumer
+from consumers.backstage import missing, refusals
 from consumers.errors import ConfigurationError
-from consumers.outside import missing, refusals
 from consumers.settings import Settings, load
 from relay.kernel.duration import written
 

@@ -10,12 +10,12 @@ import structlog
 from structlog.testing import capture_logs
 
 from consumers import ConfigurationError, Consumer, wiring
+from consumers.backstage import Backstage
 from consumers.dedup.claim import ClaimDedup
 from consumers.dedup.mark import MarkDedup
 from consumers.dedup.none import NoDedup
 from consumers.events import ConsumerStarted, DeliverySettled
 from consumers.metrics import Metrics
-from consumers.outside import Backstage
 from consumers.settings import Settings, load
 from consumers.wiring import run_all, run_one
 from relay import errors as relay_errors

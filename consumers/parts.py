@@ -1,0 +1,34 @@
+"""What the road of one consumer leads past."""
+
+from dataclasses import dataclass
+
+from consumers.clock import Clock
+from consumers.dead_letters import DeadLetters
+from consumers.dedup.protocol import Begun, Dedup
+from consumers.flow import Flow
+from consumers.gate import Gate
+from consumers.handling import Handling
+from consumers.job import Job
+from consumers.patience import Patience
+from consumers.sources.source import Source
+from consumers.tell import Tell
+from relay.kernel.observe import Observe
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Each with its own business; the pipeline leads a delivery from one to the next."""
+
+    consumer: str
+    source: Source
+    dedup: Dedup
+    dead_letters: DeadLetters
+    flow: Flow
+    gate: Gate
+    handling: Handling
+    patience: Patience
+    observe: Observe
+    tell: Tell
+    begun: dict[Begun, Job]
+    """What is acted on now."""
+    clock: Clock
