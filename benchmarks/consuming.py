@@ -18,7 +18,8 @@ from consumers.dedup.none import NoDedup
 from consumers.dedup.protocol import Dedup, Mode
 from consumers.delivery import Delivery
 from consumers.events import DeliverySettled
-from consumers.runtime import Outside, Runtime
+from consumers.outside import Outside
+from consumers.runtime import Runtime
 from consumers.sources.pubsub import PubSubSource
 from idempotency import Manager, connect
 from relay.brokers.pubsub_client import PubSubAddress
