@@ -54,13 +54,7 @@ class ClaimDedup:
 
     async def begin(self, event: Received[Any], delivery_attempt: int) -> Begun | AlreadyDone | InProgress:  # noqa: ARG002 -- the store counts
         """Claim it, unless it is done or somebody else's."""
-        token = self._tokens.take(event.event_id)
-        try:
-            answer = await self._claims.ask((event.event_id, token))
-        except BaseException:
-            self._tokens.keep(event.event_id, token)
-            raise
-        match answer:
+        match await self._tokens.ask(event.event_id, self._claims.ask):
             case Claimed() as claim:
                 if not claim.is_held(self._store.clock()):
                     # The answer lay about for longer than the lease: somebody else may have the event by now.

@@ -42,13 +42,7 @@ class MarkDedup:
 
     async def begin(self, event: Received[Any], delivery_attempt: int) -> Begun | AlreadyDone | InProgress:
         """Mark it, unless it is marked."""
-        token = self._tokens.take(event.event_id)
-        try:
-            answer = await self._marks.ask((event.event_id, token))
-        except BaseException:
-            self._tokens.keep(event.event_id, token)
-            raise
-        match answer:
+        match await self._tokens.ask(event.event_id, self._marks.ask):
             case Marked() as mark:
                 return Begun(event, self._attempts.begin(event.event_id, delivery_attempt), mark)
             case Held(retry_after):
@@ -70,7 +64,7 @@ class MarkDedup:
             self._attempts.failed(begun.event.event_id, begun.attempt)
         try:
             await self._store.unmark(begun.token)
-        except BaseException:
+        except BaseException:  # a cancellation, too
             # The mark may be there still; this process at least knows it for its own.
             self._tokens.keep(begun.event.event_id, begun.token.token)
             raise

@@ -2,6 +2,8 @@
 
 import secrets
 from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any
 from uuid import UUID
 
 _MOST = 100_000
@@ -16,6 +18,15 @@ class Tokens:
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
         self._unsure: OrderedDict[UUID, str] = OrderedDict()
+
+    async def ask(self, event: UUID, ask: Callable[[tuple[UUID, str]], Awaitable[Any]]) -> Any:
+        """The answer to a question about the event, which is asked with its token."""
+        token = self.take(event)
+        try:
+            return await ask((event, token))
+        except BaseException:  # a cancellation, too, leaves open what the store has done
+            self.keep(event, token)
+            raise
 
     def take(self, event: UUID) -> str:
         """The token to ask by. Whoever asks beside it gets another one."""

@@ -140,7 +140,7 @@ class PubSubSource:
         """Look at the subscription. Where we may not, or it cannot be asked now, reading it will tell."""
         try:
             facts = await self._ask()
-        except BaseException:
+        except BaseException:  # whatever ends it, a cancellation too, nobody will close what is open
             await self._disconnect()
             raise
         self._keeper = asyncio.create_task(self._holding.keep())

@@ -215,7 +215,7 @@ class Deliveries:
         self._process = Process(self._world)
         try:
             await self._process.start()
-        except BaseException:
+        except BaseException:  # a start that was cancelled has no process either
             self._process = None
             raise
 

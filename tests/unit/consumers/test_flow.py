@@ -52,10 +52,10 @@ class HandClock:
         self.now = until
 
     async def wait(self, event: asyncio.Event, seconds: float) -> bool:
-        raise NotImplementedError
+        raise AssertionError(f"a flow waits for {event}, {seconds} s")
 
     def timeout(self, seconds: float | None) -> Any:
-        raise NotImplementedError
+        raise AssertionError(f"a flow has a timeout of {seconds} s")
 
 
 @dataclass

@@ -67,11 +67,11 @@ ODD = [
 ]
 
 
-TODO: list[Any] = [None]
+DEED: list[Any] = [None]
 
 
 def what_is_to_do(ctx: Context) -> Any:
-    return TODO[0](ctx)
+    return DEED[0](ctx)
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ async def test_what_is_no_exception_costs_an_attempt_as_one_would(
         if ctx.attempt == 1:
             await deed()
 
-    TODO[0] = odd
+    DEED[0] = odd
     event = deliveries.publish("call")
     behind = deliveries.publish("call")
     first = await deliveries.wait_for(event)
@@ -119,7 +119,7 @@ async def test_what_is_no_exception_in_a_thread_costs_an_attempt_too(
         if ctx.attempt == 1:
             raise error
 
-    TODO[0] = odd
+    DEED[0] = odd
     event = deliveries.publish("call.thread")
     assert (await deliveries.wait_for(event)).fate is Fate.RETRIED
     await deliveries.advance(5)
@@ -155,7 +155,7 @@ async def test_a_call_of_sys_exit_does_not_take_the_neighbours_along(deliveries:
     async def leaves(ctx: Context) -> None:
         sys.exit("a library's idea")
 
-    TODO[0] = leaves
+    DEED[0] = leaves
     settled = await deliveries.wait_for(deliveries.publish("call"))
     assert (settled.fate, settled.code) == (Fate.RETRIED, "SystemExit")
     assert deliveries.process.runtime.receiving
@@ -167,7 +167,7 @@ async def test_a_cancellation_that_the_handler_leaves_behind_meets_nobody(delive
     async def leaves_it(ctx: Context) -> None:
         await cancels_its_task_and_returns()
 
-    TODO[0] = leaves_it
+    DEED[0] = leaves_it
     event = deliveries.publish("call")
     assert (await deliveries.wait_for(event)).fate is Fate.DONE
 
@@ -177,7 +177,7 @@ async def test_a_cancellation_that_the_handler_leaves_behind_meets_nobody(delive
         async with asyncio.timeout(10):
             await asyncio.sleep(0)
 
-    TODO[0] = undisturbed
+    DEED[0] = undisturbed
     assert (await deliveries.wait_for(deliveries.publish("call"))).fate is Fate.DONE
 
 
@@ -191,7 +191,7 @@ async def test_a_lost_lease_and_a_failing_answer_to_it_leave_nothing_behind(deli
                 raise OSError("while I cleaned up") from None
 
     lost: list[bool] = []
-    TODO[0] = stubborn
+    DEED[0] = stubborn
     event = deliveries.publish("call")
     await deliveries.advance(1)
     await deliveries.store.forget("billing", event)
@@ -202,7 +202,7 @@ async def test_a_lost_lease_and_a_failing_answer_to_it_leave_nothing_behind(deli
         if ctx.attempt == 1:
             raise asyncio.CancelledError
 
-    TODO[0] = raises_cancelled
+    DEED[0] = raises_cancelled
     after = deliveries.publish("call")
     assert (await deliveries.finish(after)).fate is Fate.DONE
 
@@ -217,14 +217,14 @@ async def answer_future(ctx: Context) -> object:
 
 @pytest.mark.parametrize("deed", [answer_coroutine, answer_future])
 async def test_an_awaitable_as_an_answer_is_a_mistake_that_is_named(deliveries: Deliveries, deed: Any) -> None:
-    TODO[0] = deed
+    DEED[0] = deed
     settled = await deliveries.wait_for(deliveries.publish("call"))
     assert (settled.fate, settled.code) == (Fate.RETRIED, "UsageError")
     assert "make it async def" in settled.reason
 
 
 async def test_a_plain_function_that_answers_with_a_coroutine_is_the_same_mistake(deliveries: Deliveries) -> None:
-    TODO[0] = lambda ctx: asyncio.sleep(0)  # noqa: ARG005
+    DEED[0] = lambda ctx: asyncio.sleep(0)  # noqa: ARG005
     settled = await deliveries.wait_for(deliveries.publish("call.thread"))
     assert (settled.fate, settled.code) == (Fate.RETRIED, "UsageError")
 
@@ -257,7 +257,7 @@ async def test_the_event_arrives_whole(deliveries: Deliveries) -> None:
     async def note(ctx: Context) -> None:
         seen.append(ctx)
 
-    TODO[0] = note
+    DEED[0] = note
     event_id = deliveries.publish(
         "call",
         {"a": [1]},
@@ -378,7 +378,7 @@ class TestAHandlerInAThread:
 
     async def test_that_is_late_is_told_of_once_and_its_answer_counts(self, deliveries: Deliveries) -> None:
         go = threading.Event()
-        TODO[0] = lambda ctx: go.wait(10) and None  # noqa: ARG005
+        DEED[0] = lambda ctx: go.wait(10) and None  # noqa: ARG005
         event = deliveries.publish("call.thread")
         await deliveries.advance(300)
         overdue = [event for event in deliveries.events if isinstance(event, HandlerOverdue)]
@@ -389,7 +389,7 @@ class TestAHandlerInAThread:
 
     async def test_keeps_its_lease_however_long_it_takes(self, deliveries: Deliveries) -> None:
         go = threading.Event()
-        TODO[0] = lambda ctx: go.wait(10) and None  # noqa: ARG005
+        DEED[0] = lambda ctx: go.wait(10) and None  # noqa: ARG005
         event = deliveries.publish("call.thread")
         await deliveries.advance(3_600)
         answer = await deliveries.store.claim("billing", event)
@@ -399,7 +399,7 @@ class TestAHandlerInAThread:
 
     async def test_whose_lease_is_lost_runs_on_and_its_answer_is_ignored(self, deliveries: Deliveries) -> None:
         go = threading.Event()
-        TODO[0] = lambda ctx: go.wait(10) and None  # noqa: ARG005
+        DEED[0] = lambda ctx: go.wait(10) and None  # noqa: ARG005
         event = deliveries.publish("call.thread")
         await deliveries.advance(10)
         await deliveries.store.forget("billing", event)
@@ -437,7 +437,7 @@ class TestAHandlerInAThread:
             else:
                 raise TransientError("no", delay=7)
 
-        TODO[0] = busy
+        DEED[0] = busy
         assert (await deliveries.wait_for(deliveries.publish("call.thread", "defer"))).again_in == 30
         fatal = deliveries.publish("call.thread", "fatal")
         await deliveries.advance(10)
@@ -456,7 +456,7 @@ async def test_a_handler_that_keeps_a_timeout_to_itself_and_answers_is_believed(
         except asyncio.CancelledError:
             return
 
-    TODO[0] = stubborn
+    DEED[0] = stubborn
     event = deliveries.publish("call")
     await deliveries.advance(45)
     assert (await deliveries.wait_for(event)).fate is Fate.DONE
