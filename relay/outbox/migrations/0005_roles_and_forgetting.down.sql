@@ -24,5 +24,111 @@ alter table outbox_actions
     alter failure_reason set not null,
     alter failed_at set not null;
 
-alter function outbox_emit(jsonb) security invoker;
+create or replace function outbox_emit(events jsonb)
+returns table (event_id uuid, sequence bigint, inserted boolean)
+language plpgsql volatile
+set search_path from current
+as $$
+#variable_conflict use_column
+declare
+    bucket integer;
+    answer record;
+    last_inserted bigint := 0;
+begin
+    if jsonb_typeof(events) is distinct from 'array' then
+        raise exception using
+            errcode = 'invalid_parameter_value',
+            message = format('outbox_emit: takes an array of events, not %s', coalesce(jsonb_typeof(events), 'null'));
+    end if;
+
+    -- An id is never drawn before its transaction has an xid: the relay tells by xids which ids may still appear.
+    perform pg_current_xact_id();
+
+    -- Events of one key commit in the order of their ids: from here to the commit, one transaction a bucket.
+    -- Sorted, so that two bulk emits never wait for each other in a circle. 1869968482 is 'outb' in ASCII.
+    for bucket in
+        select distinct hashtext(item ->> 'ordering_key') & 1023
+        from jsonb_array_elements(events) as item
+        where item ->> 'ordering_key' is not null and item -> 'order_lock' is distinct from 'false'
+        order by 1
+    loop
+        perform pg_advisory_xact_lock(1869968482, bucket);
+    end loop;
+
+    for answer in
+        with checked as materialized (
+            select position, item, clock_timestamp() as now, outbox_fault(item) as fault
+            from jsonb_array_elements(events) with ordinality as e (item, position)
+        ), input as materialized (
+            select position, item, event_id, item ->> 'dedup_key' as dedup_key,
+                   jsonb_build_object(
+                       'event_id', event_id,
+                       'event_type', item -> 'event_type',
+                       'version', coalesce(nullif(item -> 'version', 'null'), '1'),
+                       'occurred_at', to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+                       'actor', item -> 'actor',
+                       'data', item -> 'data') as payload,
+                   coalesce(nullif(item -> 'attributes', 'null'), '{}') as attributes
+            from (
+                select position, item,
+                       coalesce((item ->> 'event_id')::uuid, outbox_uuid7(now)) as event_id,
+                       coalesce((item ->> 'occurred_at')::timestamptz, now) as occurred_at
+                from checked
+                where case when fault is null then true else outbox_refuse(position - 1, fault) end
+            ) as sound
+        ), stored as (
+            insert into outbox_events (event_id, event_type, aggregate_type, aggregate_id, topic, ordering_key,
+                                       dedup_key, payload, attributes, available_at)
+            select event_id, item ->> 'event_type', item ->> 'aggregate_type', item ->> 'aggregate_id', item ->> 'topic',
+                   item ->> 'ordering_key', dedup_key, payload, attributes,
+                   coalesce((item ->> 'available_at')::timestamptz, '-infinity')
+            from input
+            order by position
+            -- Of either key: two that emit one event at once may meet at its event_id before they do at its dedup_key.
+            on conflict do nothing
+            returning event_id, dedup_key, id
+        )
+        select input.event_id, stored.id, input.dedup_key
+        from input
+        left join stored on stored.event_id = input.event_id and stored.dedup_key is not distinct from input.dedup_key
+        order by position
+    loop
+        event_id := answer.event_id;
+        sequence := answer.id;
+        -- One event twice in the array finds its row twice; ids ascend, so the first to find it stored it.
+        inserted := coalesce(answer.id > last_inserted, false);
+        if inserted then
+            last_inserted := answer.id;
+        elsif answer.dedup_key is not null and sequence is null then
+            -- A statement of its own: its snapshot sees the event that was committed while the insert waited for it.
+            select first.event_id, first.id into event_id, sequence
+            from outbox_events as first where first.dedup_key = answer.dedup_key;
+        end if;
+        if not inserted and (answer.dedup_key is null or sequence is null) then
+            if exists (select from outbox_events as taken where taken.event_id = answer.event_id) then
+                raise exception using
+                    errcode = 'unique_violation',
+                    message = format('outbox_emit: the event %s is in the outbox already', answer.event_id);
+            end if;
+            if answer.dedup_key is null then
+                raise exception using
+                    errcode = 'object_not_in_prerequisite_state',
+                    message = format('outbox_emit: the event %s met a row that it cannot see, or an id that is taken',
+                                     answer.event_id),
+                    hint = 'Is the identity of outbox_events.id behind its greatest id? Then set it forward.';
+            end if;
+            raise exception using
+                errcode = 'serialization_failure',
+                message = format('outbox_emit: the event with dedup_key %s was removed meanwhile', answer.dedup_key),
+                hint = 'Run the transaction again.';
+        end if;
+        return next;
+    end loop;
+end
+$$;
+
+drop function outbox_taken(uuid, text);
+drop function outbox_envelope(jsonb, uuid, timestamptz);
+
+-- Everyone may execute it again, with rights of their own.
 grant execute on function outbox_emit(jsonb) to public;
