@@ -12,7 +12,7 @@ from benchmarks import environment, report
 from benchmarks.contest import ContestError
 from benchmarks.figures import Figure, Section, Size
 from benchmarks.ratios import judged
-from benchmarks.record import LATEST, Run
+from benchmarks.record import LATEST, Run, latest
 from benchmarks.sections import NAMES, load
 from benchmarks.stand import Stand, stand
 
@@ -34,8 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ran = replace(ran, calm=str(servers.calm))
     ratios = judged(figures)
     print(report.verdicts(ratios), report.closing(ratios, time.monotonic() - began), sep="\n")
-    if asked.keep or (asked.only == NAMES and not size.quick):
-        Run(ran, figures, ratios).store()
+    run, whole = Run(ran, figures, ratios), asked.only == NAMES
+    if asked.keep or (whole and not size.quick):
+        (run if whole else latest().renewed(run)).store()
         print(f"kept in {LATEST.relative_to(environment.ROOT)}; make docs brings it to docs/performance.md")
     return 1 if any(figure.skipped.startswith(_BROKEN) for figure in figures) else 0
 
@@ -62,7 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--keep",
         action="store_true",
-        help="write benchmarks/results/latest.json, as a whole run that is not quick does",
+        help="write benchmarks/results/latest.json, as a whole run that is not quick does; the sections of --only "
+        "take the place of what it has of them",
     )
     return parser
 

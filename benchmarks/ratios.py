@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from benchmarks.figures import Figure
+from benchmarks.sections import emit
 
 
 class Way(Enum):
@@ -187,7 +188,9 @@ def _named(section: str) -> Callable[[str], Named]:
     return lambda name: Named(section, name)
 
 
-_drain, _latency, _growth, _memory, _consume = map(_named, ("drain", "latency", "growth", "memory", "consume"))
+_drain, _latency, _emit, _growth, _memory, _consume = map(
+    _named, ("drain", "latency", "emit", "growth", "memory", "consume")
+)
 _LEAST, _MOST, _BELOW = Way.AT_LEAST, Way.AT_MOST, Way.BELOW
 
 CLAIMS = (
@@ -217,6 +220,16 @@ CLAIMS = (
         Bound(_LEAST, 0.9),
         _growth("10 M published"),
         _growth("empty"),
+    ),
+    *(
+        Claim(
+            f"{name}, beside a bare INSERT, by {driver}", bound, _emit(f"{driver}, {ours}"), _emit(f"{driver}, {bare}")
+        )
+        for name, bound, ours, bare in (
+            ("emit in a transaction of its own", Bound(_MOST, 1.3), emit.EMIT, emit.BARE),
+            ("emit of 1,000 events", Bound(_MOST, 1.5), emit.BULK_EMIT, emit.BULK_BARE),
+        )
+        for driver in emit.DRIVERS
     ),
     Claim("resident memory, 400 B backlog", Bound(_MOST, 120, "MB"), _memory("resident, 400 B backlog")),
     Claim("resident memory, 9 MB rows", Bound(_MOST, 400, "MB"), _memory("resident, 9 MB rows among 100 B")),

@@ -11,8 +11,11 @@ from benchmarks.report import number
 
 def ran(run: Run | None = None) -> str:
     """What ran."""
-    rows = [f"| {name} | {_cell(value)} |" for name, value in environment.lines((run or latest()).environment)]
-    return "\n".join(["| | |", "|---|---|", *rows])
+    run = run or latest()
+    lines = environment.lines(run.environment)
+    for part in run.later:
+        lines += [(f"later, {', '.join(part.sections)}", f"{part.date}, {part.size}, commit {part.commit}")]
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {_cell(value)} |" for name, value in lines)])
 
 
 def section(name: str, run: Run | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,8 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     store = Run.store
     monkeypatch.setattr(command, "stand", lambda: nullcontext(STAND))
     monkeypatch.setattr(command, "load", Section)
-    monkeypatch.setattr(environment, "read", lambda *_: RUN.environment)
+    monkeypatch.setattr(environment, "read", lambda *asked: replace(RUN.environment, sections=tuple(asked[-1])))
+    monkeypatch.setattr(command, "latest", lambda: RUN)
     monkeypatch.setattr(Run, "store", lambda run: store(run, path))
     return path
 
@@ -61,11 +63,15 @@ def test_a_part_is_kept_only_when_asked_for(kept: Path, arguments: list[str]) ->
     assert latest(kept).ratios
 
 
-def test_sections_are_measured_in_the_order_that_is_asked_for(kept: Path) -> None:
-    """Each by its name."""
+def test_sections_are_measured_in_the_order_that_is_asked_for(capsys: pytest.CaptureFixture[str], kept: Path) -> None:
+    """Each by its name; those of the latest run that were not asked for stay."""
     assert command.main(["--only", "limit, drain", "--keep"]) == 0
 
-    assert [figure.section for figure in latest(kept).figures] == ["limit", "drain"]
+    found = latest(kept)
+    assert found.later[-1].sections == ("limit", "drain")
+    assert [figure.name for figure in found.of("drain")] == [figure.name for figure in found.of("limit")] == ["400 B"]
+    assert found.of("peers") == RUN.of("peers")
+    assert "sections  limit, drain" in capsys.readouterr().out
 
 
 def test_a_name_that_is_no_section_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,11 +1,13 @@
 """What a run has found is kept, and comes back as it was."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import report, tables
-from benchmarks.ratios import CLAIMS, Named
-from benchmarks.record import latest, read
+from benchmarks.figures import Figure
+from benchmarks.ratios import CLAIMS, PEERS, Named, judged
+from benchmarks.record import Run, latest, read
 from tests.support.benchmarks import RUN
 
 
@@ -20,7 +22,7 @@ def test_the_order_of_the_file_is_that_of_the_run() -> None:
     """So two results can be compared by eye."""
     found = json.loads(RUN.text())
 
-    assert list(found) == ["environment", "figures", "ratios"]
+    assert list(found) == ["environment", "figures", "ratios", "later"]
     assert list(found["figures"][0]) == ["section", "name", "unit", "values", "skipped"]
     assert read(RUN.text()).text() == RUN.text()
 
@@ -37,15 +39,38 @@ def test_the_latest_results_can_be_read() -> None:
 def test_the_latest_run_has_what_it_was_asked_for() -> None:
     """Each section has figures, and what is claimed finds those that it is about."""
     run = latest()
-    asked = run.environment.sections
+    asked = {*run.environment.sections, *(name for part in run.later for name in part.sections)}
 
-    assert set(asked) == {figure.section for figure in run.figures}
+    assert asked == {figure.section for figure in run.figures}
     found = {f"{figure.section}: {figure.name}" for figure in run.figures}
     wanted = {str(claim.of) for claim in CLAIMS} | {
         str(claim.over) for claim in CLAIMS if isinstance(claim.over, Named)
     }
     assert {name for name in wanted if name.startswith(tuple(f"{section}:" for section in asked))} <= found
     assert [ratio.name for ratio in run.ratios] == [claim.name for claim in CLAIMS]
+
+
+def test_a_section_that_is_measured_again_takes_its_own_place_alone() -> None:
+    """With its environment; what was found of the others is as it was, and what is claimed is judged anew."""
+    slow = [Figure("peers", "relay", "events/s", (300.0,)), Figure("peers", "slow (Python)", "events/s", (3_000.0,))]
+    part = Run(replace(RUN.environment, sections=("peers",), commit="def1234567"), slow, judged(slow))
+
+    run = RUN.renewed(part)
+    again = run.renewed(part)
+
+    assert run.of("peers") == slow
+    assert run.of("latency") == RUN.of("latency")
+    assert [ratio for ratio in run.ratios if ratio.of == "peers: relay"] == [
+        ratio for ratio in part.ratios if ratio.of == "peers: relay"
+    ]
+    assert (run.environment, list(run.later)) == (RUN.environment, [part.environment])
+    assert again == run
+    assert "| later, peers | 2026-01-02 03:04 UTC, full, commit def1234567 |" in tables.ran(run)
+
+
+def test_figures_are_compared_within_a_section() -> None:
+    """Those of two sections were not taken in turns, and may be of two runs."""
+    assert {claim.of.section == getattr(claim.over, "section", PEERS) for claim in CLAIMS if claim.over} == {True}
 
 
 def test_the_terminal_shows_every_value() -> None:
