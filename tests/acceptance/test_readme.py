@@ -17,13 +17,15 @@ from google.pubsub_v1.types import PubsubMessage
 
 from relay.dev.stack import Stack
 from relay.settings import load
-from tests.support.commands import ROOT, Commands, terminate
+from tests.support.commands import ROOT, Commands, exported, terminate
 from tests.support.outbox import PUBLISHED, count
 from tests.support.pubsub import Channel, PubSubSide
 from tests.support.waiting import until
 
 README = (ROOT / "README.md").read_text()
-SNIPPETS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+# The walks through a service that exists have a module of their own, test_walks.py.
+WALKS = re.compile(r"^## In a service that you have$.*?^## ", re.MULTILINE | re.DOTALL)
+SNIPPETS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", WALKS.sub("## ", README), re.MULTILINE | re.DOTALL)
 
 
 def snippet(language: str, containing: str) -> str:
@@ -35,19 +37,6 @@ def snippet(language: str, containing: str) -> str:
 def commands(containing: str) -> list[list[str]]:
     """The words of each line of a shell snippet, without its comment."""
     return [shlex.split(line, comments=True) for line in snippet("sh", containing).splitlines()]
-
-
-def exported(servers: subprocess.Popen[str]) -> dict[str, str]:
-    """The variables that `relay dev` prints, once it says that it is ready."""
-    variables: dict[str, str] = {}
-    assert servers.stdout
-    for line in servers.stdout:
-        if line.startswith("# Ready"):
-            return variables
-        if line.startswith("export "):
-            name, value = line.removeprefix("export ").split("=", 1)
-            (variables[name],) = shlex.split(value)
-    raise AssertionError(f"relay dev ended with {servers.wait()}")
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The command line as a user has it: a process with an environment."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -68,3 +69,16 @@ def terminate(process: subprocess.Popen[str]) -> tuple[int, str]:
     process.send_signal(signal.SIGTERM)
     _, log = process.communicate(timeout=SECONDS)
     return process.returncode, log
+
+
+def exported(servers: subprocess.Popen[str]) -> dict[str, str]:
+    """The variables that `relay dev` prints, once it says that it is ready."""
+    variables: dict[str, str] = {}
+    assert servers.stdout
+    for line in servers.stdout:
+        if line.startswith("# Ready"):
+            return variables
+        if line.startswith("export "):
+            name, value = line.removeprefix("export ").split("=", 1)
+            (variables[name],) = shlex.split(value)
+    raise AssertionError(f"relay dev ended with {servers.wait()}")
