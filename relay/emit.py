@@ -2,23 +2,22 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn, overload
+from typing import Any, overload
 from uuid import UUID
 
-import psycopg
-from psycopg import errors as pg
-from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 from pydantic_core import to_jsonable_python
 
 from relay import tracing
-from relay.errors import AutocommitError, EmitError, InvalidEventError
+from relay.adapters.adapter import AsyncConnection, SyncConnection
+from relay.adapters.fault import Fault, fault_of, is_unencodable
+from relay.adapters.find import async_adapter, sync_adapter
+from relay.errors import EmitError, InvalidEventError
 from relay.event import Event
 from relay.registry import Registry
 
-_EMIT = "select event_id, sequence, inserted from outbox_emit(%s::jsonb)"
 _JSON = json.JSONEncoder(default=to_jsonable_python, ensure_ascii=False, allow_nan=False)
 _NUL = r"\u0000"
 # A backslash that is itself escaped does not begin an escape.
@@ -41,18 +40,14 @@ class Emitted:
 
 @overload
 def emit(
-    connection: psycopg.Connection[Any], events: Event, *, order_lock: bool = True, registry: Registry | None = None
+    connection: SyncConnection, events: Event, *, order_lock: bool = True, registry: Registry | None = None
 ) -> Emitted: ...
 @overload
 def emit(
-    connection: psycopg.Connection[Any],
-    events: Iterable[Event],
-    *,
-    order_lock: bool = True,
-    registry: Registry | None = None,
+    connection: SyncConnection, events: Iterable[Event], *, order_lock: bool = True, registry: Registry | None = None
 ) -> list[Emitted]: ...
 def emit(
-    connection: psycopg.Connection[Any],
+    connection: SyncConnection,
     events: Event | Iterable[Event],
     *,
     order_lock: bool = True,
@@ -60,8 +55,9 @@ def emit(
 ) -> Emitted | list[Emitted]:
     """Store one event, or many in their order with one statement, in the transaction that is open on `connection`.
 
-    The commit of that transaction is the promise that they will be published; a rollback leaves nothing. The answers
-    come in the order of the events. Any iterable of events is read to its end before anything is sent.
+    That is a connection of psycopg, psycopg2 or Django, or a connection or session of SQLAlchemy on one of these
+    drivers. The commit of its transaction is the promise that the events will be published; a rollback leaves nothing.
+    The answers come in the order of the events. Any iterable of events is read to its end before anything is sent.
 
     Where the service uses OpenTelemetry, events emitted within a span get its W3C trace context as the attributes
     `traceparent` and `tracestate`. An event that names one of them itself keeps what it says; one whose own attributes
@@ -75,65 +71,41 @@ def emit(
     With a `registry`, an event that it does not allow is refused with all the others of the call.
 
     Raises TypeError for what is no connection or no event, AutocommitError, InvalidEventError, or EmitError where the
-    database has no outbox. What the database itself refuses leaves the transaction failed, like any error of a
-    statement.
+    database has no outbox or the role may not emit. All other errors are the library's own. What the database itself
+    refuses leaves the transaction failed, like any error of a statement.
     """
-    _require_connection(connection, psycopg.Connection, psycopg.AsyncConnection, "emit", "emit_async")
+    adapter = sync_adapter(connection)
     batch = _batch(events)
-    _sync_pipeline(connection)
-    _require_transaction(connection)
-    emitted = _store(connection, batch, _encode(batch, order_lock=order_lock, registry=registry))
+    encoded = _encode(batch, order_lock=order_lock, registry=registry)
+    with _translating(batch):
+        answers = adapter.store(connection, encoded)
+    emitted = [_emitted(answer) for answer in answers]
     return emitted[0] if isinstance(events, Event) else emitted
 
 
 @overload
 async def emit_async(
-    connection: psycopg.AsyncConnection[Any],
-    events: Event,
-    *,
-    order_lock: bool = True,
-    registry: Registry | None = None,
+    connection: AsyncConnection, events: Event, *, order_lock: bool = True, registry: Registry | None = None
 ) -> Emitted: ...
 @overload
 async def emit_async(
-    connection: psycopg.AsyncConnection[Any],
-    events: Iterable[Event],
-    *,
-    order_lock: bool = True,
-    registry: Registry | None = None,
+    connection: AsyncConnection, events: Iterable[Event], *, order_lock: bool = True, registry: Registry | None = None
 ) -> list[Emitted]: ...
 async def emit_async(
-    connection: psycopg.AsyncConnection[Any],
+    connection: AsyncConnection,
     events: Event | Iterable[Event],
     *,
     order_lock: bool = True,
     registry: Registry | None = None,
 ) -> Emitted | list[Emitted]:
-    """Like `emit`, on an asynchronous connection."""
-    _require_connection(connection, psycopg.AsyncConnection, psycopg.Connection, "emit_async", "emit")
+    """Like `emit`, on a connection of psycopg or asyncpg, or on an asynchronous one or a session of SQLAlchemy."""
+    adapter = async_adapter(connection)
     batch = _batch(events)
-    await _sync_pipeline_async(connection)
-    _require_transaction(connection)
-    emitted = await _store_async(connection, batch, _encode(batch, order_lock=order_lock, registry=registry))
+    encoded = _encode(batch, order_lock=order_lock, registry=registry)
+    with _translating(batch):
+        answers = await adapter.store(connection, encoded)
+    emitted = [_emitted(answer) for answer in answers]
     return emitted[0] if isinstance(events, Event) else emitted
-
-
-def _require_connection(given: object, kind: type, other_kind: type, function: str, other_function: str) -> None:
-    """Refuse what is easily taken for the connection. What stands for one, as a pool's proxy may, has its info."""
-    if isinstance(getattr(given, "info", None), psycopg.ConnectionInfo) and not isinstance(given, other_kind):
-        return
-    match given:
-        case psycopg.Cursor() | psycopg.AsyncCursor():
-            remedy = "; pass cursor.connection"
-        case psycopg.Connection() | psycopg.AsyncConnection():
-            remedy = f"; call {other_function}"
-        case Event() | list() | tuple():
-            remedy = "; the connection comes first, then the events"
-        case _ if hasattr(given, "driver_connection"):  # SQLAlchemy's, around psycopg's
-            remedy = "; pass its driver_connection"
-        case _:
-            remedy = ""
-    raise TypeError(f"{function} takes a psycopg {kind.__name__}, not a value of type {type(given).__name__}{remedy}")
 
 
 def _batch(events: object) -> list[Event]:
@@ -148,28 +120,6 @@ def _batch(events: object) -> list[Event]:
         if not isinstance(event, Event):
             raise TypeError(f"event {position} is of type {type(event).__name__}, not an Event")
     return batch
-
-
-def _sync_pipeline(connection: psycopg.Connection[Any]) -> None:
-    """Have a pipeline show whether a transaction is open, which only a sync does."""
-    if connection.autocommit and connection.info.pipeline_status:
-        with connection.pipeline() as pipeline:
-            pipeline.sync()
-
-
-async def _sync_pipeline_async(connection: psycopg.AsyncConnection[Any]) -> None:
-    if connection.autocommit and connection.info.pipeline_status:
-        async with connection.pipeline() as pipeline:
-            await pipeline.sync()
-
-
-def _require_transaction(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    """Refuse to emit outside a transaction."""
-    if connection.autocommit and connection.info.transaction_status is TransactionStatus.IDLE:
-        raise AutocommitError(
-            "the connection is in autocommit mode and no transaction is open: the event would be promised whether or "
-            "not the change that it announces is made; open one with `with connection.transaction():`"
-        )
 
 
 def _encode(events: Sequence[Event], *, order_lock: bool, registry: Registry | None = None) -> str:
@@ -213,41 +163,49 @@ def _invalid(events: Sequence[Event], position: int, words: str) -> InvalidEvent
     return InvalidEventError(name + words, position)
 
 
-def _store(connection: psycopg.Connection[Any], events: Sequence[Event], encoded: str) -> list[Emitted]:
+def _emitted(answer: str | bytes) -> Emitted:
+    # A connection whose encoding is SQL_ASCII has bytes for text.
+    text = answer.decode() if isinstance(answer, bytes) else answer
+    event_id, sequence, inserted = text.split()
+    return Emitted(UUID(event_id), int(sequence), inserted == "t")
+
+
+@contextmanager
+def _translating(events: Sequence[Event]) -> Iterator[None]:
+    """Raise what emit has a word for as an EmitError, and all else as the library did."""
     try:
-        with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
-            return [Emitted(*row) for row in cursor.execute(_EMIT, (encoded,))]
-    except psycopg.Error as error:
-        _translate(error, events)
-
-
-async def _store_async(
-    connection: psycopg.AsyncConnection[Any], events: Sequence[Event], encoded: str
-) -> list[Emitted]:
-    try:
-        async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(_EMIT, (encoded,))
-            return [Emitted(*row) for row in await cursor.fetchall()]
-    except psycopg.Error as error:
-        _translate(error, events)
-
-
-def _translate(error: psycopg.Error, events: Sequence[Event]) -> NoReturn:
-    message = error.diag.message_primary or ""
-    match error:
-        case pg.UndefinedFunction() if "outbox_emit" in message:
+        yield
+    except Exception as error:
+        if is_unencodable(error):
+            # Without the driver's error, which quotes the text.
             raise EmitError(
+                "the client_encoding of the connection has no word for a character of the events; "
+                "nothing was sent: set it to UTF8"
+            ) from None
+        if (fault := fault_of(error)) and (translated := _translated(fault, events)):
+            raise translated from error
+        raise
+
+
+def _translated(fault: Fault, events: Sequence[Event]) -> EmitError | None:
+    message = fault.message
+    match fault.sqlstate:
+        case "42883" if "outbox_emit" in message:  # undefined_function
+            return EmitError(
                 "the database has no outbox_emit(jsonb) on the search_path of this connection; "
                 "create the outbox with: python -m relay migrate"
-            ) from error
-        case pg.InvalidParameterValue() | pg.UniqueViolation() if message.startswith(
-            ("outbox_emit:", "outbox_events:")
-        ):
-            raise InvalidEventError(message, _position(message, events)) from error
-        case pg.StatementTooComplex():
-            raise InvalidEventError("the data is nested deeper than Postgres can read") from error
+            )
+        case "42501":  # insufficient_privilege
+            return EmitError(
+                f"the role of this connection may not emit ({message}); "
+                "let it, as the owner of the outbox, with: python -m relay grants --emitter ROLE"
+            )
+        case "22023" | "23505" if message.startswith(("outbox_emit:", "outbox_events:")):  # invalid value, unique
+            return InvalidEventError(message, _position(message, events))
+        case "54001":  # statement_too_complex
+            return InvalidEventError("the data is nested deeper than Postgres can read")
         case _:
-            raise error
+            return None
 
 
 def _position(message: str, events: Sequence[Event]) -> int | None:

@@ -10,17 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any
 
-import psycopg
 import pytest
 from opentelemetry import baggage, context
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState, use_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-from psycopg.pq import PGconn
 from pydantic import BaseModel, Field
 
-from relay import Actor, InvalidEventError, emit, emit_async
+from relay import Actor, InvalidEventError
 from relay.emit import _encode
 from tests.support.outbox import event
 
@@ -123,50 +121,6 @@ def test_of_many_events_the_one_that_is_refused_is_named() -> None:
         _encode([event(), event(data=float("nan"))], order_lock=True)
     with pytest.raises(InvalidEventError, match=r"^event 0 \(order\.paid\): the data contains a NUL character"):
         _encode([event(data="\0"), event()], order_lock=True)
-
-
-class _StandIn:
-    """What a pool hands out in a connection's place."""
-
-    info = psycopg.ConnectionInfo(PGconn())
-
-
-class _Proxy:
-    """What SQLAlchemy puts around the driver's connection; its info is a dictionary of the user's."""
-
-    info: ClassVar[dict[str, str]] = {}
-    driver_connection = None
-
-
-def test_what_is_no_connection_is_refused_with_what_is_meant() -> None:
-    """In words that name both sides, before anything is asked of it."""
-    connection = psycopg.Connection(PGconn())
-    given: list[tuple[Any, str]] = [
-        (psycopg.Cursor(connection), "not a value of type Cursor; pass cursor.connection"),
-        (event(), "not a value of type Event; the connection comes first, then the events"),
-        ([event()], "not a value of type list; the connection comes first, then the events"),
-        ("postgresql:///app", "not a value of type str"),
-        (None, "not a value of type NoneType"),
-        (_Proxy(), "not a value of type _Proxy; pass its driver_connection"),
-    ]
-    for what, words in given:
-        with pytest.raises(TypeError) as refused:
-            emit(what, event())
-        assert str(refused.value) == f"emit takes a psycopg Connection, {words}"
-
-
-async def test_each_face_names_the_other_for_the_other_kind_of_connection() -> None:
-    """Neither hangs, and neither forgets to wait."""
-    with pytest.raises(TypeError, match=r"^emit takes a psycopg Connection, not .* AsyncConnection; call emit_async$"):
-        emit(psycopg.AsyncConnection(PGconn()), event())  # type: ignore[call-overload]  # what is refused
-    with pytest.raises(TypeError, match=r"^emit_async takes a psycopg AsyncConnection, not .* Connection; call emit$"):
-        await emit_async(psycopg.Connection(PGconn()), event())  # type: ignore[call-overload]  # what is refused
-
-
-def test_what_stands_for_a_connection_is_none_of_these() -> None:
-    """It is known by its info, and goes on to be asked whether a transaction is open."""
-    with pytest.raises(AttributeError, match="autocommit"):
-        emit(_StandIn(), event())  # type: ignore[call-overload]  # a stand-in has no type of ours
 
 
 def test_what_refers_to_itself_is_refused() -> None:

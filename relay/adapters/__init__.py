@@ -1,0 +1,1 @@
+"""What `emit` works with: an adapter for each library that a service may have its connection from."""

@@ -1,0 +1,85 @@
+"""What `emit` needs of a library: to know its connections, and to run one statement in their transaction."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from relay.errors import AutocommitError
+
+# One text a row, which no codec, loader or row factory of the service's own has a hand in. The parameter has a line to
+# itself, because errors quote the line that they are about.
+_ANSWERS = "select concat_ws(' ', event_id, sequence, inserted) from outbox_emit(\n"
+FORMAT = _ANSWERS + "%s::jsonb)"
+NUMBERED = _ANSWERS + "$1::text::jsonb)"
+NAMED = _ANSWERS + "cast(:events as jsonb))"
+
+
+class SyncConnection(Protocol):
+    """What all synchronous connections and sessions have, and neither cursors nor engines nor asynchronous ones do."""
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+
+    def rollback(self) -> None:
+        """Roll the transaction back."""
+
+
+class AwaitedConnection(Protocol):
+    """What the asynchronous connections and sessions of psycopg and SQLAlchemy have."""
+
+    def commit(self) -> Awaitable[None]:
+        """Commit the transaction."""
+
+    def rollback(self) -> Awaitable[None]:
+        """Roll the transaction back."""
+
+
+class AsyncpgConnection(Protocol):
+    """What the connections of asyncpg have, and its pools do not."""
+
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+
+    def is_closed(self) -> bool:
+        """Whether the connection is closed."""
+
+
+AsyncConnection = AwaitedConnection | AsyncpgConnection
+
+
+@dataclass(frozen=True, slots=True)
+class SyncAdapter:
+    """How events are stored through one kind of connection.
+
+    `store` refuses what would commit them on its own, runs the statement, and answers with its texts. `awaited` is what
+    to do with such a connection in asynchronous code.
+    """
+
+    store: Callable[[Any, str], list[str | bytes]]
+    awaited: str = "call emit"
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncAdapter:
+    """How events are stored through one kind of asynchronous connection."""
+
+    store: Callable[[Any, str], Awaitable[list[str | bytes]]]
+
+
+Adapter = SyncAdapter | AsyncAdapter
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """One library: which adapter a type of its connections has, and what to do with what is taken for a connection."""
+
+    adapter_of: Callable[[type], Adapter | None]
+    remedy: Callable[[object], str | None]
+
+
+def autocommits(way: str) -> AutocommitError:
+    """Say that the events would be committed on their own, and which way there is to have a transaction."""
+    return AutocommitError(
+        "the connection is in autocommit mode and no transaction is open: the event would be promised whether or not "
+        f"the change that it announces is made; {way}"
+    )

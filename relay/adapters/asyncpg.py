@@ -1,0 +1,36 @@
+"""asyncpg: its connections, and what its pools put in their place."""
+
+from typing import Any
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+from asyncpg.prepared_stmt import PreparedStatement
+from asyncpg.transaction import Transaction
+
+from relay.adapters.adapter import NUMBERED, Adapter, AsyncAdapter, Library, autocommits
+
+
+async def _store(connection: Any, events: str) -> list[str | bytes]:
+    if not connection.is_in_transaction():
+        raise autocommits("open one with `async with connection.transaction():`")
+    return [answer for (answer,) in await connection.fetch(NUMBERED, events, record_class=asyncpg.Record)]
+
+
+_ADAPTER = AsyncAdapter(_store)
+
+
+def _adapter_of(kind: type) -> Adapter | None:
+    return _ADAPTER if issubclass(kind, asyncpg.Connection | PoolConnectionProxy) else None
+
+
+def _remedy(given: object) -> str | None:
+    match given:
+        case asyncpg.Pool():
+            return "pass one of its connections: `async with pool.acquire() as connection:`"
+        case PreparedStatement() | Transaction():
+            return "pass the connection that it is of"
+        case _:
+            return None
+
+
+LIBRARY = Library(_adapter_of, _remedy)

@@ -1,0 +1,54 @@
+"""Django: `connection` and each of `connections`, on psycopg and psycopg2."""
+
+from typing import Any
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.utils import CursorWrapper
+from django.db.transaction import Atomic
+from django.db.utils import ConnectionHandler
+from django.utils.connection import ConnectionProxy
+
+from relay.adapters.adapter import FORMAT, Adapter, Library, SyncAdapter, autocommits
+
+
+def _store(given: Any, events: str) -> list[str | bytes]:
+    connection = _database(given)
+    if not connection.in_atomic_block and connection.get_autocommit():
+        raise autocommits("emit within `with transaction.atomic():`, and not in on_commit, which runs after it")
+    with connection.cursor() as cursor:
+        cursor.execute(FORMAT, [events])
+        return [answer for (answer,) in cursor.fetchall()]
+
+
+def _database(given: Any) -> Any:
+    """What the proxy stands for, which may be no database: Django has caches behind proxies of the same type."""
+    vendor = getattr(given, "vendor", None)
+    if vendor != "postgresql":
+        what = f"one of {vendor}" if vendor else "what is no database"
+        raise TypeError(f"emit takes Django's connections to Postgres, not {what}; pass `connections[alias]`")
+    return connections[given.alias] if isinstance(given, ConnectionProxy) else given
+
+
+_ADAPTER = SyncAdapter(
+    _store,
+    awaited="Django's are synchronous: have sync_to_async run a function that makes the change and calls emit, both "
+    "within its `with transaction.atomic():`",
+)
+
+
+def _adapter_of(kind: type) -> Adapter | None:
+    return _ADAPTER if issubclass(kind, BaseDatabaseWrapper | ConnectionProxy) else None
+
+
+def _remedy(given: object) -> str | None:
+    match given:
+        case ConnectionHandler():
+            return 'pass one of them, such as `connections["default"]`'
+        case CursorWrapper() | Atomic():
+            return "pass the connection: `from django.db import connection`"
+        case _:
+            return None
+
+
+LIBRARY = Library(_adapter_of, _remedy)

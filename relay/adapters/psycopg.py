@@ -1,0 +1,57 @@
+"""psycopg 3: its connections, synchronous and asynchronous, and what pools put in their place."""
+
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from relay.adapters.adapter import FORMAT, Adapter, AsyncAdapter, Library, SyncAdapter, autocommits
+
+
+def _store(connection: psycopg.Connection[Any], events: str) -> list[str | bytes]:
+    # Only a sync has a pipeline show whether a transaction is open.
+    if connection.autocommit and connection.info.pipeline_status:
+        with connection.pipeline() as pipeline:
+            pipeline.sync()
+    if _would_commit(connection):
+        raise autocommits("open one with `with connection.transaction():`")
+    with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
+        return [answer for (answer,) in cursor.execute(FORMAT, (events,))]
+
+
+async def _store_async(connection: psycopg.AsyncConnection[Any], events: str) -> list[str | bytes]:
+    if connection.autocommit and connection.info.pipeline_status:
+        async with connection.pipeline() as pipeline:
+            await pipeline.sync()
+    if _would_commit(connection):
+        raise autocommits("open one with `async with connection.transaction():`")
+    async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
+        await cursor.execute(FORMAT, (events,))
+        return [answer for (answer,) in await cursor.fetchall()]
+
+
+def _would_commit(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> bool:
+    return connection.autocommit and connection.info.transaction_status is TransactionStatus.IDLE
+
+
+_SYNC = SyncAdapter(_store)
+_ASYNC = AsyncAdapter(_store_async)
+
+
+def _adapter_of(kind: type) -> Adapter | None:
+    if issubclass(kind, psycopg.Connection):
+        return _SYNC
+    return _ASYNC if issubclass(kind, psycopg.AsyncConnection) else None
+
+
+def _remedy(given: object) -> str | None:
+    if isinstance(given, psycopg.Cursor | psycopg.AsyncCursor):
+        return "pass cursor.connection"
+    if type(given).__module__.startswith("psycopg_pool"):
+        asynchronous = "async " if type(given).__name__.startswith("Async") else ""
+        return f"pass one of its connections: `{asynchronous}with pool.connection() as connection:`"
+    return None
+
+
+LIBRARY = Library(_adapter_of, _remedy)
