@@ -146,8 +146,7 @@ def _encode(events: Sequence[Event], *, order_lock: bool, registry: Registry | N
 
 def _further(event: Event, trace: Mapping[str, str], *, order_lock: bool) -> dict[str, Any]:
     """What is said of the event beside its data; never nothing."""
-    names = (name for name in type(event).model_fields if name != "data")
-    fields = {name: value for name in names if (value := getattr(event, name)) is not None}
+    fields = {name: value for name, value in event.__dict__.items() if value is not None and name != "data"}
     fields["attributes"] = tracing.joined(event.attributes, trace)
     if event.actor is not None:
         fields["actor"] = event.actor.model_dump()

@@ -152,6 +152,25 @@ class TestWhatIsStored:
         assert moments[0] < moments[-1]
         assert int(before) <= moments[0] >> 16 <= moments[-1] >> 16 <= int(after)
 
+    def test_ids_of_one_call_follow_each_other_and_those_of_another_are_elsewhere(self, shared: Connection) -> None:
+        """Their last 62 bits count up from a number that is drawn at random for each call."""
+        tails = [
+            [each.event_id.int & (1 << 62) - 1 for each in emit(shared, [event(n) for n in range(3)])] for _ in "ab"
+        ]
+        shared.rollback()
+
+        for first, second, third in tails:
+            assert (second - first, third - second) == (1, 1)
+        assert abs(tails[0][0] - tails[1][0]) > 1_000_000
+
+    @pytest.mark.parametrize("tail", [-(1 << 61), -1, 0, (1 << 61) + 1_000_000])
+    def test_a_uuid7_has_its_version_and_variant_with_any_tail(self, shared: Connection, tail: int) -> None:
+        """Also with the greatest that is drawn, behind many events."""
+        made = one(shared, "select outbox_uuid7(now(), %s::bigint)", tail)
+
+        assert (made.version, made.variant) == (7, "specified in RFC 4122")
+        assert made.int & (1 << 62) - 1 == tail % (1 << 62)
+
     @given(micros=st.integers(0, 999_999), second=st.integers(0, 4_000_000_000))
     @settings(max_examples=50, deadline=None)
     def test_a_uuid7_holds_its_moment_to_the_microsecond(self, shared: Connection, micros: int, second: int) -> None:

@@ -129,6 +129,7 @@ $$;
 
 drop function outbox_taken(uuid, text);
 drop function outbox_envelope(jsonb, uuid, timestamptz);
+drop function outbox_uuid7(timestamptz, bigint);
 
 -- Everyone may execute it again, with rights of their own.
 grant execute on function outbox_emit(jsonb) to public;
