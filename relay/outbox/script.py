@@ -29,7 +29,8 @@ begin
     perform set_config('lock_timeout', '{patience}', true);
     perform pg_advisory_xact_lock({lock});
     perform set_config('lock_timeout', '{timeout}', true);
-    if to_regclass({table}) is not null then
+    -- Not by to_regclass, which may answer from before the wait for the lock.
+    if exists (select from pg_tables where schemaname = {name} and tablename = 'outbox_migrations') then
         select coalesce(max(version), 0) into found from outbox_migrations;
     end if;
 {body}
@@ -155,18 +156,18 @@ def complaint(error: BaseException | None) -> str | None:
 
 
 def _statement(schema: str, way: Iterable[Step], refusal: str, target: int) -> str:
-    steps = list(way)
+    steps, quoted = list(way), _identifier(schema)
     body = refusal
     if steps[0].direction is Direction.DOWN:
-        body += _REFUSAL_OF_OLD_SNAPSHOTS.format(target=target, schema=_literal(_identifier(schema)))
+        body += _REFUSAL_OF_OLD_SNAPSHOTS.format(target=target, schema=_literal(quoted))
     else:
-        body += f"    if to_regclass({_literal(version_table(schema))}) is null then\n{VERSION_TABLE}\n    end if;\n"
+        body += f"    if found = 0 then\n{VERSION_TABLE}\n    end if;\n"
     body += "".join(map(_step, steps))
     return _FRAME.format(
         tag=_tag("outbox", body, schema),
-        path=_literal(f"{_identifier(schema)}, pg_temp"),
-        schema=_literal(_identifier(schema)),
-        table=_literal(version_table(schema)),
+        path=_literal(f"{quoted}, pg_temp"),
+        schema=_literal(quoted),
+        name=_literal(schema),
         lock=", ".join(map(str, MIGRATION_LOCK)),
         patience=MIGRATION_TIMEOUT,
         timeout=LOCK_TIMEOUT,
