@@ -5,7 +5,7 @@ import sys
 
 from relay.cli.parts import loaded
 from relay.errors import ConfigurationError
-from relay.outbox import schema
+from relay.outbox import schema, script
 from relay.outbox.connect import connect
 
 
@@ -39,7 +39,7 @@ def _migrate(options: argparse.Namespace) -> int:
     settings = loaded()
     target = schema.newest() if options.to is None else options.to
     if options.sql:
-        sys.stdout.write(schema.script(settings.relay_schema, options.current, target))
+        sys.stdout.write(script.between(settings.relay_schema, options.current, target))
         return 0
     if options.current:
         raise ConfigurationError("--from goes with --sql alone; otherwise the database says which version it has")

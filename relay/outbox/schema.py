@@ -1,11 +1,7 @@
-"""The schema's version: what the database has, what this code needs, and the steps between them."""
+"""The schema's version: what the database has, what this code needs, and how it gets there."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import Enum
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import psycopg
@@ -13,118 +9,32 @@ from psycopg import errors as pg
 from psycopg import sql
 
 from relay.errors import ConfigurationError, MigrationError, SchemaError
+from relay.outbox.ladder import (
+    LOCK_TIMEOUT,
+    MIGRATION_LOCK,
+    MIGRATION_TIMEOUT,
+    VERSION_TABLE,
+    Step,
+    migrations,
+    newest,
+    steps,
+)
 from relay.outbox.statements import search_path
 
-# The advisory lock under which a schema is changed: 'outb', 'migr' in ASCII.
-MIGRATION_LOCK = (0x6F757462, 0x6D696772)
-# How long the steps may wait for the locks of live traffic: whoever comes after them waits behind them.
-LOCK_TIMEOUT = "10s"
-# How long a start waits for another one to finish.
-MIGRATION_TIMEOUT = "10min"
-
-VERSION_TABLE = """\
-create table if not exists outbox_migrations (
-    version    integer primary key,
-    name       text not null,
-    applied_at timestamptz not null default clock_timestamp()
-);"""
-
-
-class Direction(Enum):
-    """Which half of a migration a step runs."""
-
-    UP = "up"
-    DOWN = "down"
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One numbered, reversible change of the schema."""
-
-    version: int
-    name: str
-    up: str
-    down: str
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One half of one migration."""
-
-    migration: Migration
-    direction: Direction
-
-    @property
-    def statements(self) -> str:
-        """The SQL that makes the change."""
-        return self.migration.up if self.direction is Direction.UP else self.migration.down
-
-    @property
-    def bookkeeping(self) -> str:
-        """The SQL that records it; both values come from the name of our own file."""
-        if self.direction is Direction.DOWN:
-            if self.migration is migrations()[0]:
-                return "drop table outbox_migrations;"
-            return f"delete from outbox_migrations where version = {self.migration.version};"  # noqa: S608 -- an int
-        values = f"({self.migration.version}, '{self.migration.name}')"
-        return f"insert into outbox_migrations (version, name) values {values};"  # noqa: S608 -- and its name
-
-    def __str__(self) -> str:
-        return f"{self.direction.value:<4} {self.migration.version:04d} {self.migration.name}"
-
-
-@cache
-def migrations() -> tuple[Migration, ...]:
-    """Every migration that this code knows, in order."""
-    folder = files("relay.outbox") / "migrations"
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".up.sql"))
-    found = []
-    for name in names:
-        stem = name.removesuffix(".up.sql")
-        version, _, title = stem.partition("_")
-        found.append(
-            Migration(
-                version=int(version),
-                name=title,
-                up=(folder / name).read_text(encoding="utf-8"),
-                down=(folder / f"{stem}.down.sql").read_text(encoding="utf-8"),
-            )
-        )
-    return tuple(found)
-
-
-def newest() -> int:
-    """The version that this code needs."""
-    return migrations()[-1].version
-
-
-def steps(current: int, target: int) -> list[Step]:
-    """The way from one version to another, in either direction."""
-    for wanted in (current, target):
-        if not 0 <= wanted <= newest():
-            raise ConfigurationError(f"there is no schema version {wanted}; this code knows 0 to {newest()}")
-    if target >= current:
-        return [Step(m, Direction.UP) for m in migrations() if current < m.version <= target]
-    return [Step(m, Direction.DOWN) for m in reversed(migrations()) if target < m.version <= current]
-
-
-def script(schema: str, current: int, target: int) -> str:
-    """The same way as one SQL script, for those who let nobody but psql change their schema."""
-    way = steps(current, target)
-    if not way:
-        raise ConfigurationError(f"there is no step from schema version {current} to {target}")
-    parts = [
-        f"-- outbox-relay: schema version {current} to {target}, in one transaction. Run it with:",
-        "-- psql --set ON_ERROR_STOP=1 --file outbox.sql",
-        "begin isolation level read committed;",
-        f"set local search_path to {search_path(schema)};",
-        f"set local lock_timeout to '{LOCK_TIMEOUT}';",
-        f"select pg_advisory_xact_lock({MIGRATION_LOCK[0]}, {MIGRATION_LOCK[1]});",
-        VERSION_TABLE,
-    ]
-    for step in way:
-        parts += [f"-- {step}", step.statements.strip(), step.bookkeeping]
-    return "\n\n".join([*parts, "commit;"]) + "\n"
+# What is known without a database is offered here too.
+__all__ = [
+    "LOCK_TIMEOUT",
+    "MIGRATION_LOCK",
+    "MIGRATION_TIMEOUT",
+    "Step",
+    "migrate",
+    "migrations",
+    "newest",
+    "plan",
+    "require",
+    "steps",
+    "version",
+]
 
 
 def migrate(connection: psycopg.Connection[Any], schema: str, target: int) -> list[Step]:

@@ -22,7 +22,7 @@ from relay.dev.stack import Stack
 from relay.errors import ConfigurationError, MigrationError, SchemaError
 from relay.kernel.runner import Budget
 from relay.operate.audit import AuditedOutbox, audit
-from relay.outbox import schema
+from relay.outbox import schema, script
 from relay.outbox.connect import connect, connect_async
 from relay.outbox.outbox import Outbox
 from relay.publisher.publisher import Publisher
@@ -30,41 +30,11 @@ from relay.routes import Routes
 from tests.support.brokers import BrokerInHand
 from tests.support.outbox import event
 from tests.support.policies import policy
+from tests.support.portrait import portrait
 from tests.support.postgres import fresh_database
 from tests.support.waiting import until
 
 NEWEST = schema.newest()
-
-# Everything that a migration can make, by its definition and not by its oid.
-_PORTRAIT = """
-    select 'relation', relname::text, relkind::text from pg_class where relnamespace = %(schema)s::regnamespace
-    union all
-    select 'column', attrelid::regclass::text, concat_ws(' ', attnum, attname, format_type(atttypid, atttypmod),
-           attnotnull, attidentity, pg_get_expr(adbin, adrelid))
-      from pg_attribute join pg_class on pg_class.oid = attrelid
-      left join pg_attrdef on adrelid = attrelid and adnum = attnum
-     where relnamespace = %(schema)s::regnamespace and attnum > 0
-    union all
-    select 'index', indexrelid::regclass::text, pg_get_indexdef(indexrelid)
-      from pg_index join pg_class on pg_class.oid = indexrelid where relnamespace = %(schema)s::regnamespace
-    union all
-    select 'constraint', conname::text, pg_get_constraintdef(oid)
-      from pg_constraint where connamespace = %(schema)s::regnamespace
-    union all
-    select 'function', oid::regprocedure::text, pg_get_functiondef(oid)
-      from pg_proc where pronamespace = %(schema)s::regnamespace
-    union all
-    select 'type', typname::text, '' from pg_type where typnamespace = %(schema)s::regnamespace
-    union all
-    select 'comment', pg_describe_object(classoid, objoid, objsubid), description
-      from pg_description where objoid >= 16384
-    order by 1, 2, 3
-"""
-
-
-def portrait(connection: psycopg.Connection[Any], name: str = "public") -> list[tuple[Any, ...]]:
-    """What the schema holds."""
-    return connection.execute(_PORTRAIT, {"schema": name}).fetchall()
 
 
 def waits(url: str, pid: int, kind: str) -> bool:
@@ -240,7 +210,7 @@ def test_the_script_makes_what_migrate_makes(stack: Stack, bare_database: str) -
         psycopg.connect(url) as scripted,
     ):
         schema.migrate(migrated, "public", NEWEST)
-        scripted.execute(schema.script("public", 0, NEWEST).encode())
+        scripted.execute(script.between("public", 0, NEWEST).encode())
         scripted.commit()
 
         assert portrait(scripted) == portrait(migrated)

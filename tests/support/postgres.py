@@ -10,6 +10,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from relay.outbox import schema
+from tests.support.waiting import until
 
 
 @contextmanager
@@ -30,6 +31,21 @@ def migrated_template(server_url: str) -> Iterator[str]:
         with psycopg.connect(url) as connection:
             schema.migrate(connection, "public", schema.newest())
         yield str(conninfo_to_dict(url)["dbname"])
+
+
+@contextmanager
+def held_migrations(url: str, waiting: int) -> Iterator[None]:
+    """Hold the lock of migrations until that many others wait for it."""
+    count = """
+        select count(*) from pg_locks join pg_database on pg_database.oid = database
+         where locktype = 'advisory' and not granted and classid = %s and datname = current_database()"""
+    with psycopg.connect(url) as connection:
+        connection.execute("select pg_advisory_xact_lock(%s, %s)", schema.MIGRATION_LOCK)
+        yield
+        until(
+            lambda: connection.execute(count, [schema.MIGRATION_LOCK[0]]).fetchone() == (waiting,),
+            f"{waiting} wait for the lock of migrations",
+        )
 
 
 def administer(server_url: str, statement: sql.SQL, *names: str) -> None:

@@ -1,0 +1,1 @@
+"""One migration for each version of the outbox's schema; what they do stands in relay/outbox/migrations."""
