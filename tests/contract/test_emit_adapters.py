@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -163,7 +164,7 @@ class TestItsErrors:
         emitter.rollback()
         assert "4711-secret" not in said(refused.value)
 
-    def test_a_role_that_may_not_emit_is_told_who_lets_it(self, emitter: Emitter, database: str, role: str) -> None:
+    def test_a_role_that_may_not_emit_is_told_who_lets_it(self, emitter: Emitter, role: str) -> None:
         """The function is the owner's to grant."""
         emitter.execute(f'set local role "{role}"')
         with pytest.raises(EmitError, match=r"permission denied .* grants --emitter ROLE"):
@@ -174,7 +175,7 @@ class TestItsErrors:
 @pytest.fixture
 def role(stack: Stack) -> Iterator[str]:
     """A role that may nothing."""
-    name = "emits_nothing"
+    name = f"test_{uuid4().hex}"
     with psycopg.connect(stack.database_url, autocommit=True) as connection:
         connection.execute(f"create role {name}".encode())
         yield name

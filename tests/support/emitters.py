@@ -394,7 +394,7 @@ def alchemy_url(url: str, driver: str) -> sa.URL:
     """The URL in SQLAlchemy's form."""
     parts = conninfo_to_dict(url)
     user, password, database = (str(parts[name]) if name in parts else None for name in ("user", "password", "dbname"))
-    place = {name: str(parts[name]) for name in ("host", "port") if name in parts}
+    place: dict[str, str] = {name: str(value) for name, value in parts.items() if name in {"host", "port"}}
     return sa.URL.create(f"postgresql+{driver}", user, password, database=database, query=place)
 
 
