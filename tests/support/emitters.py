@@ -398,6 +398,11 @@ def alchemy_url(url: str, driver: str) -> sa.URL:
     return sa.URL.create(f"postgresql+{driver}", user, password, database=database, query=place)
 
 
+def plain_url(url: str) -> str:
+    """A URL that begins with postgresql://, of whatever form it was."""
+    return alchemy_url(url, "psycopg").set(drivername="postgresql").render_as_string(hide_password=False)
+
+
 def asyncpg_options(url: str) -> dict[str, Any]:
     """The URL in asyncpg's words."""
     names = {"database": "dbname", "user": "user", "password": "password", "host": "host", "port": "port"}
