@@ -190,14 +190,16 @@ def _translated(fault: Fault, events: Sequence[Event]) -> EmitError | None:
     message = fault.message
     match fault.sqlstate:
         case "42883" if "outbox_emit" in message:  # undefined_function
+            # Postgres passes over a schema that the role may not use.
             return EmitError(
-                "the database has no outbox_emit(jsonb) on the search_path of this connection; "
-                "create the outbox with: python -m relay migrate"
+                "the database has no outbox_emit(jsonb) on the search_path of this connection, or its role may not use "
+                "the schema that has it; create the outbox with: python -m relay migrate; or let the role emit with: "
+                "python -m relay grants --emitter ROLE"
             )
         case "42501":  # insufficient_privilege
             return EmitError(
                 f"the role of this connection may not emit ({message}); "
-                "let it, as the owner of the outbox, with: python -m relay grants --emitter ROLE"
+                "let it with: python -m relay grants --emitter ROLE"
             )
         case "22023" | "23505" if message.startswith(("outbox_emit:", "outbox_events:")):  # invalid value, unique
             return InvalidEventError(message, _position(message, events))

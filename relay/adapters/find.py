@@ -50,7 +50,7 @@ def _adapter(given: object) -> Adapter | None:
     kind: type = type(given)
     # What is put around a connection to watch it names that one's class.
     claimed: type = given.__class__
-    return _adapter_of(kind) or _adapter_of(claimed) or _stood_for(given)
+    return _adapter_of(kind) or _adapter_of(claimed) or (None if _remedy(given) else _stood_for(given))
 
 
 @lru_cache(maxsize=128)
@@ -69,7 +69,7 @@ def _libraries(kind: type) -> Iterator[Library]:
 def _stood_for(given: Any) -> Adapter | None:
     """What stands for a psycopg connection, as a pool's proxy may, has its info."""
     info = getattr(given, "info", None)
-    if f"{type(info).__module__}.{type(info).__name__}" != "psycopg.ConnectionInfo" or _remedy(given):
+    if f"{type(info).__module__}.{type(info).__name__}" != "psycopg.ConnectionInfo":
         return None
     module = import_module("psycopg")
     awaited = iscoroutinefunction(getattr(given, "commit", None))

@@ -35,8 +35,8 @@ def _store(given: Any, events: str) -> list[str | bytes]:
 
 
 async def _store_async(given: Any, events: str) -> list[str | bytes]:
-    session_or_connection = given if hasattr(given, "run_sync") else given()  # an async_scoped_session has the session
-    answers: list[str | bytes] = await session_or_connection.run_sync(_store, events)
+    given = given if hasattr(given, "run_sync") else given.registry()  # an async_scoped_session has the session
+    answers: list[str | bytes] = await given.run_sync(_store, events)
     return answers
 
 

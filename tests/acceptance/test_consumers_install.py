@@ -127,8 +127,7 @@ def test_a_missing_package_is_named_with_the_remedy(package: str) -> None:
     )
 
 
-def test_without_libpq_whoever_emits_is_told(environment: Path) -> None:
-    """By psycopg, and not before an event is to be emitted."""
+def test_without_libpq_events_can_be_emitted(environment: Path) -> None:
+    """By whatever library the service has its connection from."""
     done = _python(environment, "-c", "import sys; sys.modules['psycopg'] = None; from relay import Event, emit")
-    assert done.returncode == 1
-    assert "psycopg" in done.stderr
+    assert (done.returncode, done.stderr) == (0, "")

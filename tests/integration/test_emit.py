@@ -18,10 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import IsolationLevel
 from psycopg import errors as pg
-from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from relay import Actor, AutocommitError, EmitError, Event, InvalidEventError, emit, emit_async
+from relay import Actor, Event, InvalidEventError, emit, emit_async
 from relay.dev.stack import Stack
 from relay.envelope import RELAY_ATTRIBUTES, attributes_fault
 from relay.outbox import schema
@@ -491,20 +490,6 @@ class TestWhatIsRefused:
             emit_raw(shared, [{**BARE, "data": "a\0b"}])
         shared.rollback()
 
-    def test_without_an_outbox_the_remedy_is_named(self, bare_database: str) -> None:
-        """The first thing that a new service runs into."""
-        remedy = "create the outbox with: python -m relay migrate"
-        with psycopg.connect(bare_database) as connection, pytest.raises(EmitError, match=remedy):
-            emit(connection, event())
-
-    def test_a_failed_transaction_stays_what_it_is(self, shared: Connection) -> None:
-        """Its first error is the one to look at."""
-        with pytest.raises(pg.DivisionByZero):
-            shared.execute("select 1 / 0")
-        with pytest.raises(pg.InFailedSqlTransaction):
-            emit(shared, event())
-        shared.rollback()
-
 
 class TestDedupKey:
     """Emit unless it exists."""
@@ -693,72 +678,8 @@ class TestOrder:
         assert set(held) <= set(range(1_024))
 
 
-class TestConnections:
-    """Every way in which a service may have set its connection up."""
-
-    @pytest.mark.parametrize("pipeline", [False, True])
-    def test_autocommit_is_refused_outside_a_transaction(self, database: str, *, pipeline: bool) -> None:
-        """The event would be promised whether or not the change is made."""
-        with psycopg.connect(database, autocommit=True) as connection:
-            if pipeline:
-                with connection.pipeline():
-                    connection.execute("select 1")
-                    with pytest.raises(AutocommitError, match="no transaction is open"):
-                        emit(connection, event())
-                    with connection.transaction():
-                        emit(connection, event())
-            else:
-                with pytest.raises(AutocommitError, match="no transaction is open"):
-                    emit(connection, event())
-                with connection.transaction():
-                    emit(connection, event())
-        assert count(database) == 1
-
-    async def test_the_asynchronous_face_behaves_alike(self, database: str) -> None:
-        """One event, many, autocommit, a pipeline, a refusal."""
-        async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
-            with pytest.raises(AutocommitError):
-                await emit_async(connection, event())
-            async with connection.pipeline():
-                await connection.execute("select 1")
-                with pytest.raises(AutocommitError):
-                    await emit_async(connection, event())
-            async with connection.transaction():
-                single = await emit_async(connection, event(1))
-                several = await emit_async(connection, [event(2), event(3, dedup_key="k")])
-            with pytest.raises(InvalidEventError, match="outbox_emit: event 0"):
-                async with connection.transaction():
-                    await emit_async(connection, Event.model_construct(**{**BARE, "event_type": ""}))
-        assert [answer.sequence for answer in (single, *several)] == sorted(
-            answer.sequence for answer in (single, *several)
-        )
-        assert count(database) == 3
-
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"row_factory": dict_row},
-            {"cursor_factory": psycopg.ClientCursor},
-            {"cursor_factory": psycopg.RawCursor},
-            {"prepare_threshold": 0},
-            {"prepare_threshold": None},
-        ],
-        ids=lambda options: "-".join(f"{name}-{getattr(value, '__name__', value)}" for name, value in options.items()),
-    )
-    def test_the_connection_keeps_its_own_ways(self, database: str, options: dict[str, Any]) -> None:
-        """Its factories are for the service's rows, not for ours."""
-        with psycopg.connect(database, **options) as connection:
-            first, second = emit(connection, [event(1), event(2, data={"percent": "100 %s"})])
-            assert second.sequence == first.sequence + 1
-            assert isinstance(emit(connection, event(3)).event_id, UUID)
-
-    def test_it_takes_part_in_a_pipeline(self, database: str) -> None:
-        """Together with the change that it announces."""
-        with psycopg.connect(database) as connection, connection.pipeline():
-            connection.execute("create table orders (id int)")
-            connection.execute("insert into orders values (1)")
-            assert emit(connection, event()).inserted
-        assert count(database) == 1
+class TestSessions:
+    """Settings of the session, and what loads with emit."""
 
     def test_the_search_path_of_the_caller_does_not_lead_astray(self, shared: Connection) -> None:
         """A temporary table or function of the same name catches nothing."""
@@ -787,7 +708,8 @@ class TestConnections:
     def test_importing_relay_loads_nothing_of_the_publishing_side(self) -> None:
         """A service that only emits starts as fast as before, and needs none of those packages."""
         web = ("http.server", "uvicorn", "aiohttp", "starlette", "h11", "prometheus_client")
-        heavy = ("grpc", "google", "pydantic_settings", "redis", "opentelemetry", *web)
+        drivers = ("psycopg", "psycopg2", "asyncpg", "sqlalchemy", "django")
+        heavy = ("grpc", "google", "pydantic_settings", "redis", "opentelemetry", *web, *drivers)
         script = f"import sys, relay; print([name for name in {heavy!r} if name in sys.modules])"
         answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         assert answer.stdout.strip() == "[]"

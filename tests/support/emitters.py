@@ -394,8 +394,13 @@ def alchemy_url(url: str, driver: str) -> sa.URL:
     """The URL in SQLAlchemy's form."""
     parts = conninfo_to_dict(url)
     user, password, database = (str(parts[name]) if name in parts else None for name in ("user", "password", "dbname"))
-    place = {name: str(parts[name]) for name in ("host", "port") if name in parts}
+    place: dict[str, str] = {name: str(value) for name, value in parts.items() if name in {"host", "port"}}
     return sa.URL.create(f"postgresql+{driver}", user, password, database=database, query=place)
+
+
+def plain_url(url: str) -> str:
+    """A URL that begins with postgresql://, of whatever form it was."""
+    return alchemy_url(url, "psycopg").set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 def asyncpg_options(url: str) -> dict[str, Any]:

@@ -87,7 +87,10 @@ PUBLIC = {
 GOOD_USAGE = """
 from typing import Any, assert_type
 
+import asyncpg  # type: ignore[import-untyped]
 import psycopg
+import psycopg2  # type: ignore[import-untyped]
+import sqlalchemy.ext.asyncio as alchemy
 from consumers import Consumer, Context, Done, Exponential, Received, Retry, TransientError
 from consumers.metrics import Metrics
 from idempotency import Done as Processed
@@ -96,7 +99,10 @@ from idempotency import (
     connect_sync,
 )
 from redis.asyncio import Redis
+from django.db import connection as django, connections  # type: ignore[import-untyped]
 from relay import Actor, EmitError, Emitted, Event, Registry, RelayError, Rule, emit, emit_async
+from sqlalchemy import Connection
+from sqlalchemy.orm import Session, scoped_session
 
 REGISTRY = Registry({"order.paid": Rule("order", {1: dict[str, int], 2: int | None})})
 
@@ -120,6 +126,36 @@ def pay(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
     except EmitError as error:
         refused: RelayError = error
         raise refused from None
+
+
+def sell(event: Event, connection: Connection, session: Session, scoped: scoped_session[Session]) -> None:
+    assert_type(emit(connection, event), Emitted)
+    assert_type(emit(session, [event]), list[Emitted])
+    assert_type(emit(scoped, event, registry=REGISTRY), Emitted)
+    assert_type(emit(django, event), Emitted)
+    assert_type(emit(connections["orders"], [event]), list[Emitted])
+    assert_type(emit(psycopg2.connect("dbname=orders"), event), Emitted)
+
+
+class Typed:
+    # What packages of stubs say of a connection of asyncpg's.
+    def is_in_transaction(self) -> bool: ...  # type: ignore[empty-body]
+    def is_closed(self) -> bool: ...  # type: ignore[empty-body]
+
+
+async def send(
+    event: Event,
+    connection: alchemy.AsyncConnection,
+    session: alchemy.AsyncSession,
+    scoped: alchemy.async_scoped_session[alchemy.AsyncSession],
+    typed: Typed,
+) -> None:
+    assert_type(await emit_async(connection, event), Emitted)
+    assert_type(await emit_async(session, [event]), list[Emitted])
+    assert_type(await emit_async(scoped, event, order_lock=False), Emitted)
+    assert_type(await emit_async(await asyncpg.connect(), [event]), list[Emitted])
+    assert_type(await emit_async(typed, event), Emitted)
+    assert_type(await connection.run_sync(lambda inner: emit(inner, event)), Emitted)
 
 
 async def ship(connection: psycopg.AsyncConnection[dict[str, Any]], redis: Redis, event_id: str) -> bool:
@@ -187,11 +223,14 @@ def stores(url: str) -> list[Store]:
 # Each line that ends in a comment is refused, for the reason that the comment names.
 BAD_USAGE = """
 import psycopg
+import sqlalchemy.ext.asyncio as alchemy
 from consumers import Consumer
 from idempotency import Manager, SyncManager
 from redis.asyncio import Redis
 from relay import Actor, Event, Registry, Rule, emit, emit_async
 from relay import publish  # attr-defined
+from sqlalchemy import Connection, Engine
+from sqlalchemy.orm import Session, sessionmaker
 
 paid = Event(event_type="a", aggregate_type="b", aggregate_id="c", data=1)
 Event(event_type="a", aggregate_type="b", aggregate_id="c")  # call-arg
@@ -213,12 +252,36 @@ async def use(
     emit(connection, paid).sequense  # attr-defined
     emit(connection, [paid]).sequence  # attr-defined
     emit_async(asynchronous, paid).sequence  # attr-defined
+    emit(connection.cursor(), paid)  # call-overload
+    emit(paid, connection)  # call-overload
+    emit("dbname=orders", paid)  # call-overload
+    await emit_async(connection, paid)  # call-overload
+    await emit_async(asynchronous.cursor(), [paid])  # call-overload
     emit(connection, paid, False)  # call-overload
     emit(connection, paid, registry={})  # call-overload
     await Manager(redis).check_and_mark_processed("shipping", 7)  # arg-type
     Manager(redis, lifetime=7)  # call-arg
     Manager(redis, ttl=7)  # arg-type
     SyncManager(redis)  # arg-type
+
+
+async def sell(
+    engine: Engine,
+    engines: alchemy.AsyncEngine,
+    maker: sessionmaker[Session],
+    makers: alchemy.async_sessionmaker[alchemy.AsyncSession],
+) -> None:
+    emit(engine, paid)  # call-overload
+    emit(maker, [paid])  # call-overload
+    with engine.begin() as connection, maker.begin() as session:
+        await emit_async(connection, paid)  # call-overload
+        await emit_async(session, [paid])  # call-overload
+        emit(session, "order.paid")  # arg-type
+    await emit_async(engines, paid)  # call-overload
+    await emit_async(makers, [paid])  # call-overload
+    async with engines.begin() as asynchronous, makers.begin() as awaited:
+        emit(asynchronous, paid)  # call-overload
+        emit(awaited, [paid])  # call-overload
 
 
 Consumer("a", dedup="once")  # arg-type
