@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from alembic.migration import MigrationContext
 from alembic.util import CommandError
-from sqlalchemy import Connection
+from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from relay.errors import ConfigurationError

@@ -26,7 +26,12 @@ examples, of which the second alone changes the database:
   python -m relay migrate --sql --from 1 > outbox.sql""",
     )
     command.add_argument(
-        "--from", type=int, default=0, dest="current", metavar="N", help="with --sql: the version to start at. 0"
+        "--from",
+        type=int,
+        default=0,
+        dest="current",
+        metavar="N",
+        help="with --sql: the version that the database has; the script refuses any other. 0",
     )
     command.add_argument("--to", type=int, metavar="N", help="the version to reach; lower ones step back. the newest")
     show = command.add_mutually_exclusive_group()

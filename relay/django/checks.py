@@ -14,6 +14,9 @@ from relay.django import places
 from relay.outbox import script
 from relay.outbox.ladder import newest
 
+# By how much a schema may be newer than the code that works on it: a release that is taken back finds it so.
+_AHEAD = 1
+
 
 def outbox_is_behind(databases: Iterable[str] | None = None, **_: Any) -> list[Concern]:
     """Where the outbox is not at the version of this code, or Django does not know that it is."""
@@ -24,33 +27,32 @@ def _concerns(alias: str) -> Iterator[Concern]:
     where = f"The outbox in schema {places.schema()!r} of database {alias!r}"
     migrate = f"Run: python manage.py migrate outbox --database {alias}"
     try:
-        version = _version(alias)
+        # A savepoint, where the check runs in a transaction: what is refused must not end that.
+        with transaction.atomic(using=alias):
+            version, waiting = _version(alias), _waiting(alias)
     except ProgrammingError as error:
         yield Concern(
-            f"{where} cannot be looked at: {script.complaint(error.__cause__)}",
-            hint="Grant this role usage on the schema and select on outbox_migrations.",
+            f"{where} cannot be looked at: {script.complaint(error.__cause__) or error}",
+            hint="Grant this role usage on the schema, and select on outbox_migrations and django_migrations.",
             id="outbox.W004",
         )
         return
-    if version > newest():
+    if version > newest() + _AHEAD:
         yield Concern(
             f"{where} is at version {version}, newer than the {newest()} of this code.",
             hint="Deploy the release of outbox-relay that migrated it, or a later one.",
             id="outbox.W003",
         )
-    loader = MigrationLoader(connections[alias])
-    ours = {key for key in loader.disk_migrations if key[0] == places.APP}
     if version < newest():
-        # Without migrations in the project (MIGRATION_MODULES), or all of them recorded, Django would do nothing.
-        waiting = ours - set(loader.applied_migrations)
         yield Concern(
             f"{where} is at version {version}, this code needs {newest()}.",
+            # With all of them recorded, Django would do nothing.
             hint=migrate if waiting else "Run: python -m relay migrate",
             id="outbox.W001",
         )
-    elif missing := sorted(name for _, name in ours - set(loader.applied_migrations)):
+    elif waiting:
         yield Concern(
-            f"{where} is at version {version}, and Django has no record of {', '.join(missing)}.",
+            f"{where} is at version {version}, and Django has no record of {', '.join(waiting)}.",
             hint=f"{migrate}. It finds them done.",
             id="outbox.W002",
         )
@@ -58,10 +60,17 @@ def _concerns(alias: str) -> Iterator[Concern]:
 
 def _version(alias: str) -> int:
     table = script.version_table(places.schema())
-    # A savepoint, where the check runs in a transaction: what is refused must not end that.
-    with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+    with connections[alias].cursor() as cursor:
         cursor.execute("select to_regclass(%s) is not null", [table])
         if cursor.fetchone() != (True,):
             return 0
         cursor.execute(f"select coalesce(max(version), 0) from {table}")  # noqa: S608 -- quoted there
         return int(cursor.fetchone()[0])
+
+
+def _waiting(alias: str) -> list[str]:
+    """The app's migrations that Django has no record of; none where MIGRATION_MODULES takes them out of the project."""
+    loader = MigrationLoader(connections[alias])
+    return sorted(
+        name for app, name in set(loader.disk_migrations) - set(loader.applied_migrations) if app == places.APP
+    )

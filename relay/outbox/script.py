@@ -15,7 +15,7 @@ from relay.outbox.ladder import steps as steps_between
 _FRAME = """\
 do {tag}
 declare
-    found integer := 0;
+    at_version integer := 0;
     their_path constant text := pg_catalog.current_setting('search_path');
     their_timeout constant text := pg_catalog.current_setting('lock_timeout');
 begin
@@ -31,7 +31,7 @@ begin
     perform set_config('lock_timeout', '{timeout}', true);
     -- Not by to_regclass, which may answer from before the wait for the lock.
     if exists (select from pg_tables where schemaname = {name} and tablename = 'outbox_migrations') then
-        select coalesce(max(version), 0) into found from outbox_migrations;
+        select coalesce(max(version), 0) into at_version from outbox_migrations;
     end if;
 {body}
     perform set_config('lock_timeout', their_timeout, true);
@@ -56,14 +56,15 @@ _REFUSAL = """\
     if {condition} then
         raise exception using
             errcode = 'object_not_in_prerequisite_state',
-            message = format('the outbox in schema %s is at version %s, {but}; nothing was changed', {schema}, found),
+            message = format('the outbox in schema %s is at version %s, {but}; nothing was changed',
+                             {schema}, at_version),
             hint = '{hint}';
     end if;
 """
 
 # A snapshot that is older than the locks does not show what was committed while they were waited for.
 _REFUSAL_OF_OLD_SNAPSHOTS = """\
-    if found > {target} and current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+    if at_version > {target} and current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
         raise exception using
             errcode = 'object_not_in_prerequisite_state',
             message = format('the outbox in schema %s takes no step back in a %s transaction: events that were stored '
@@ -75,7 +76,7 @@ _REFUSAL_OF_OLD_SNAPSHOTS = """\
 
 _STEP = """\
     -- {step}
-    if found {condition} then
+    if at_version {condition} then
         execute {tag}
 {statements}
 {tag};
@@ -91,7 +92,7 @@ def between(schema: str, current: int, target: int) -> str:
         raise ConfigurationError(f"there is no step from schema version {current} to {target}")
     refusal = _refusal(
         schema,
-        f"found <> {current}",
+        f"at_version <> {current}",
         but=f"this script goes from {current} to {target}",
         hint="Print it for the version that is there: python -m relay migrate --sql --from VERSION",
     )
@@ -117,7 +118,7 @@ def one_up(schema: str, target: int) -> str:
     way = steps_between(target - 1, target)
     refusal = _refusal(
         schema,
-        f"found < {target - 1}",
+        f"at_version < {target - 1}",
         but=f"this step needs {target - 1}",
         hint=f"Bring it there with: python -m relay migrate --to {target - 1}",
     )
@@ -133,7 +134,7 @@ def down(schema: str, target: int) -> str:
         )
     refusal = _refusal(
         schema,
-        f"found > {newest_version()}",
+        f"at_version > {newest_version()}",
         but=f"newer than the {newest_version()} of this code",
         hint="Step back with the release that migrated it, or a later one.",
     )
@@ -160,8 +161,8 @@ def _statement(schema: str, way: Iterable[Step], refusal: str, target: int) -> s
     body = refusal
     if steps[0].direction is Direction.DOWN:
         body += _REFUSAL_OF_OLD_SNAPSHOTS.format(target=target, schema=_literal(quoted))
-    else:
-        body += f"    if found = 0 then\n{VERSION_TABLE}\n    end if;\n"
+    elif steps[0].migration.version == 1:
+        body += f"    if at_version = 0 then\n{VERSION_TABLE}\n    end if;\n"
     body += "".join(map(_step, steps))
     return _FRAME.format(
         tag=_tag("outbox", body, schema),

@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from relay import emit
@@ -133,6 +134,31 @@ def test_the_printed_sql_goes_on_from_a_version(migrate: Commands, bare_database
             connection.execute(script.stdout.encode())
         assert version(bare_database) == target
     assert migrate("migrate", "--plan").stdout.endswith("nothing to do\n")
+
+
+def test_the_printed_sql_refuses_a_database_of_another_version(migrate: Commands, bare_database: str) -> None:
+    """Also one that is there already: what was run twice says so, and changes nothing."""
+    script = migrate("migrate", "--sql", "--from", "1", "--to", "2").stdout.encode()
+    with psycopg.connect(bare_database, autocommit=True) as connection:
+        for there in (0, 2, NEWEST):
+            migrate("migrate", "--to", str(there))
+            with pytest.raises(
+                pg.ObjectNotInPrerequisiteState, match=f"at version {there}, this script goes from 1 to 2"
+            ):
+                connection.execute(script)
+            assert version(bare_database) == there
+
+
+def test_the_printed_sql_goes_back_in_another_schema(migrate: Commands, bare_database: str) -> None:
+    """RELAY_SCHEMA names it; what stands in public is not touched."""
+    migrate("migrate")
+    with psycopg.connect(bare_database, autocommit=True) as connection:
+        connection.execute("create schema events")
+        migrate("migrate", RELAY_SCHEMA="events")
+        back = migrate("migrate", "--sql", "--from", str(NEWEST), "--to", "1", RELAY_SCHEMA="events")
+        connection.execute(back.stdout.encode())
+        assert schema.version(connection, "events") == 1
+    assert version(bare_database) == NEWEST
 
 
 def test_a_start_that_leads_nowhere_is_refused(migrate: Commands) -> None:

@@ -35,6 +35,32 @@ def test_every_file_of_the_packages_is_in_it(installed: Path) -> None:
     assert roots == {"relay", "consumers", "idempotency", "outbox_relay"}
 
 
+def test_alembic_and_django_find_the_steps_where_it_is_installed(installed: Path, tmp_path: Path) -> None:
+    """One migration of Django's for each, and the text of all."""
+    program = f"""
+import django, relay.alembic
+from django.conf import settings
+settings.configure(INSTALLED_APPS=["relay.django"], DATABASES={{}})
+django.setup()
+from django.db.migrations.loader import MigrationLoader
+from relay.outbox import ladder, script
+assert relay.alembic.__file__.startswith({str(installed)!r})
+assert len(MigrationLoader(None).disk_migrations) == ladder.newest()
+print(script.up("public", ladder.newest()))
+"""
+    printed = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert printed.returncode == 0, printed.stderr
+    assert "create table outbox_events" in printed.stdout
+
+
 def test_it_works_where_it_is_installed(installed: Path, tmp_path: Path) -> None:
     """The command finds its migrations without a checkout around it."""
     script = subprocess.run(

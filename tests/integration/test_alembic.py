@@ -9,12 +9,14 @@ from typing import Any
 
 import psycopg
 import pytest
-from alembic import command
+from alembic import command, op
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from alembic.util import CommandError
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import Column, Integer, MetaData, Table
+from sqlalchemy import Column, Integer, MetaData, NullPool, Table, create_engine
 
 import relay.alembic as outbox
 from relay import emit
@@ -91,6 +93,12 @@ class Project:
         self.options: dict[str, Any] = {"target_metadata": MetaData(), "include_object": outbox.include_object}
         self.engine: dict[str, Any] = {}
 
+    @property
+    def url(self) -> str:
+        """Where its database is, by its driver."""
+        parts = conninfo_to_dict(self.database)
+        return "postgresql+{driver}://{user}:{password}@{host}:{port}/{dbname}".format(driver=self.driver, **parts)
+
     def revise(self, upgrade: str, downgrade: str = "pass") -> None:
         """Write the next revision."""
         revision = f"r{len(list((self._folder / 'versions').glob('*.py'))) + 1}"
@@ -125,9 +133,7 @@ class Project:
         config = Config(stdout=StringIO(), output_buffer=printed)
         config.set_main_option("script_location", str(self._folder))
         config.set_main_option("path_separator", "os")
-        parts = conninfo_to_dict(self.database)
-        url = "postgresql+{driver}://{user}:{password}@{host}:{port}/{dbname}".format(driver=self.driver, **parts)
-        config.attributes.update(url=url, options=self.options, engine=self.engine)
+        config.attributes.update(url=self.url, options=self.options, engine=self.engine)
         return config
 
 
@@ -200,6 +206,17 @@ def test_the_printed_revisions_make_the_same(
     assert recorded(connection) == recorded(migrated)
     project.run(down)
     assert made(connection) == before
+
+
+def test_both_forms_of_op_are_taken(project: Project, connection: psycopg.Connection[Any]) -> None:
+    """The module that revisions import, and the object that programs make."""
+    engine = create_engine(project.url, poolclass=NullPool)
+    with engine.begin() as bound:
+        operations = Operations(MigrationContext.configure(bound))
+        outbox.upgrade(operations, to=NEWEST)
+    with engine.begin() as bound, Operations.context(MigrationContext.configure(bound)):
+        outbox.downgrade(op, to=1)
+    assert schema.version(connection, "public") == 1
 
 
 def test_revisions_go_up_and_down_one_version_at_a_time(

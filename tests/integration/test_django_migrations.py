@@ -186,6 +186,7 @@ def test_migrate_makes_what_relay_migrate_makes(
     project.driver = driver
     before = made(connection)
 
+    assert f"Outbox schema version {NEWEST}" in project.said("migrate", "--plan")
     assert f"Applying outbox.{NAMES[-1]}... OK" in project.said("migrate")
     assert made(connection) == made(migrated)
     assert recorded(connection) == recorded(migrated)
@@ -358,6 +359,8 @@ def test_the_check_says_what_to_do(project: Project, connection: psycopg.Connect
     assert "Run: python -m relay migrate" in checked(), "Django believes to be done"
     schema.migrate(connection, "public", NEWEST)
 
+    connection.execute("insert into outbox_migrations (version, name) values (%s, 'next')", [NEWEST + 1])
+    assert "no issues" in checked(), "the release before works on the next one's schema"
     connection.execute("insert into outbox_migrations (version, name) values (999, 'from_the_future')")
     assert f"is at version 999, newer than the {NEWEST} of this code" in checked()
 

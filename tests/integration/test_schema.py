@@ -115,6 +115,20 @@ def test_every_version_of_postgres_takes_every_step_and_emits(any_server: str) -
             )
 
 
+def test_every_version_of_postgres_takes_the_printed_steps(any_server: str) -> None:
+    """One by one and all at once, there and back."""
+    with fresh_database(any_server) as url, psycopg.connect(url, autocommit=True) as connection:
+        for statement in (
+            script.between("public", 0, NEWEST),
+            script.down("public", 0),
+            *(script.one_up("public", version) for version in range(1, NEWEST + 1)),
+            script.between("public", NEWEST, 0),
+            script.up("public", NEWEST),
+        ):
+            connection.execute(statement.encode())
+        assert schema.migrate(connection, "public", NEWEST) == []
+
+
 class ReaderInHand:
     """A subscription that got what the broker took."""
 
