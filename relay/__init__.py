@@ -1,11 +1,11 @@
 """The outbox: emit an event with the change that it announces; the relay carries it on."""
 
-from importlib import import_module
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from relay.errors import AutocommitError, EmitError, InvalidEventError, RelayError
-from relay.event import Actor, Event
-from relay.registry import Registry, Rule
+from relay.lazy import names_of
 
 __all__ = [
     "Actor",
@@ -23,12 +23,31 @@ __all__ = [
 
 if TYPE_CHECKING:
     from relay.emit import Emitted, emit, emit_async
+    from relay.event import Actor, Event
+    from relay.registry import Registry, Rule
 else:
-    try:
-        from relay.emit import Emitted, emit, emit_async
-    except ImportError:
-        # psycopg is not there, or finds no libpq. Whoever consumes needs neither; whoever emits is told.
-        def __getattr__(name: str) -> Any:
-            if name not in {"Emitted", "emit", "emit_async"}:
-                raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-            return getattr(import_module("relay.emit"), name)
+    # Whoever consumes needs no psycopg, and finds perhaps no libpq for it; pytest loads a plugin from here in every
+    # project that has the distribution installed.
+    __getattr__ = names_of(
+        __name__,
+        {
+            "Actor": "relay.event",
+            "Emitted": "relay.emit",
+            "Event": "relay.event",
+            "Registry": "relay.registry",
+            "Rule": "relay.registry",
+            "emit": "relay.emit",
+            "emit_async": "relay.emit",
+        },
+    )
+
+
+class _Package(ModuleType):
+    """`relay.emit` is the function, also where the module of that name is imported first."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "emit" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

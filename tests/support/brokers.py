@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Sequence
 
-from relay.brokers.broker import RequestLimits
 from relay.envelope import Message
+from relay.testing import MemoryBroker
 
 
-class BrokerInHand:
-    """Takes everything, unless told otherwise."""
-
-    limits = RequestLimits(messages=1_000, size_bytes=9_000_000)
+class BrokerInHand(MemoryBroker):
+    """The public one, with a hook at each request: any error at all may be raised, and something happen meanwhile."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.requests: list[tuple[str, list[Message]]] = []
         self.asked: list[tuple[str, int]] = []  # every request, taken or not: its topic, how many messages
         self.refuse: Callable[[str], Exception | None] = lambda _: None
@@ -23,16 +22,11 @@ class BrokerInHand:
         assert seconds > 0
         self.meanwhile()
         self.asked.append((topic, len(messages)))
-        errors = (self.refuse(topic), *map(self.poisoned, messages))
-        if error := next(filter(None, errors), None):
-            raise error
+        answers = await super().publish(topic, messages, seconds)
         self.requests.append((topic, list(messages)))
-        return [f"m{number}" for number, _ in enumerate(messages)]
+        return answers
 
-    async def close(self) -> None:
-        """Nothing to let go of."""
-
-    @property
-    def event_ids(self) -> list[str]:
-        """What was taken, in order."""
-        return [message.attributes["event_id"] for _, messages in self.requests for message in messages]
+    def refusal(self, topic: str, messages: Sequence[Message]) -> Exception | None:
+        """What the hooks say, or else what any broker would."""
+        errors = (self.refuse(topic), *map(self.poisoned, messages))
+        return next(filter(None, errors), None) or super().refusal(topic, messages)
