@@ -28,7 +28,9 @@ def not_found(
 
 def unwanted(expected: Expected, found: Sequence[EmittedEvent]) -> str:
     """That there are events of a kind of which there should be none."""
-    return "\n".join([f"{described(expected)} was emitted {_times(len(found))}, not at all expected", *_listed(found)])
+    return "\n".join(
+        [f"{described(expected)} was emitted {_times(len(found))}, where none was expected", *_listed(found)]
+    )
 
 
 def described(expected: Expected) -> str:
