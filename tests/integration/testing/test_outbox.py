@@ -140,7 +140,7 @@ def test_a_session_of_sqlalchemy_is_seen_by_its_driver_connection(outbox: Outbox
 def test_a_test_case_of_django_is_seen_by_its_driver_connection(outbox: Outbox, outbox_database: str) -> None:
     """Whose transaction is rolled back when the test ends."""
     settings, django_db = import_module("django.conf").settings, import_module("django.db")
-    connections, transaction = django_db.connections, django_db.transaction
+    connections, transaction = django_db.connections, import_module("django.db.transaction")
     if not settings.configured:
         settings.configure()
     parts = conninfo_to_dict(outbox_database)
