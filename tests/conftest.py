@@ -1,6 +1,5 @@
 """The servers that the tests run on: one embedded stack a session, one database and one topic a test."""
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -8,11 +7,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from relay.dev.stack import PROJECT_ID, Stack
+from relay.testing import Servers, fresh_database
 from tests.support.audits import Audit
 from tests.support.bench import Bench
 from tests.support.commands import Commands
-from tests.support.postgres import fresh_database, migrated_template
 from tests.support.pubsub import Channel, PubSubSide
+
+# The fixtures of those who emit are ours too.
+pytest_plugins = ["relay.testing.plugin"]
 
 # How long an example takes is the machine's: beside other work one that stalls for 0.2 s fails, and not when it is
 # tried again. What hangs ends by pytest's own timeout.
@@ -21,24 +23,21 @@ settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")
-def stack() -> Iterator[Stack]:
-    """Postgres, Redis and the Pub/Sub emulator; TEST_DATABASE_URL and TEST_REDIS_URL name others."""
-    with Stack.for_tests(os.environ) as running:
-        yield running
+def stack(outbox_stack: Servers) -> Stack:
+    """All servers, started side by side."""
+    return outbox_stack.stack()
 
 
 @pytest.fixture(scope="session")
-def template(stack: Stack) -> Iterator[str]:
+def template(outbox_template: str) -> str:
     """A database with the newest schema, to be copied."""
-    with migrated_template(stack.database_url) as name:
-        yield name
+    return outbox_template
 
 
 @pytest.fixture
-def database(stack: Stack, template: str) -> Iterator[str]:
+def database(outbox_database: str) -> str:
     """The URL of a database with an empty outbox."""
-    with fresh_database(stack.database_url, template) as url:
-        yield url
+    return outbox_database
 
 
 @pytest.fixture

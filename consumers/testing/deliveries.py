@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from copy import copy
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 from uuid import UUID, uuid4
 
 from pydantic_core import to_json
@@ -25,6 +25,22 @@ PATIENCE: Final = 10.0
 UNSET: Final[Any] = object()
 _RETENTION = timedelta(days=7)
 _BLINK = 0.02
+
+
+class Message(Protocol):
+    """What a relay published: `relay.testing` answers with such, and so does whatever else keeps messages."""
+
+    @property
+    def body(self) -> bytes:
+        """The envelope, as JSON."""
+
+    @property
+    def attributes(self) -> Mapping[str, str]:
+        """The relay's own, and the event's."""
+
+    @property
+    def ordering_key(self) -> str:
+        """Empty where there is none."""
 
 
 class Deliveries:
@@ -145,6 +161,13 @@ class Deliveries:
         if "event_id" in attributes:
             self._bodies[attributes["event_id"]] = (body, attributes, ordering_key)
         return message_id
+
+    async def deliver(self, message: Message, *, delivery_attempt: int = 0) -> DeliverySettled:
+        """Have a message delivered that a relay published, and answer with the first that becomes of it."""
+        key = message.ordering_key
+        return await self.wait_for(
+            self.publish_raw(message.body, message.attributes, ordering_key=key, delivery_attempt=delivery_attempt)
+        )
 
     def repeat(self, event_id: UUID | str) -> None:
         """Have an event delivered once more, as brokers do; under another message id."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
 from uuid import UUID, uuid4
 
 from consumers.app import Consumer
@@ -14,7 +14,7 @@ from consumers.outcome import Done
 from consumers.received import Received
 from consumers.testing.broker import DeadLetter
 from consumers.testing.clock import FakeClock
-from consumers.testing.deliveries import UNSET, changed, in_memory
+from consumers.testing.deliveries import UNSET, Message, changed, in_memory
 from idempotency import Claimed, Store
 
 
@@ -67,9 +67,29 @@ class _Seen:
         return answer
 
 
-async def handle(  # noqa: PLR0913 -- each by its name, each with a default
+@overload
+async def handle(
+    consumer: Consumer,
+    event_type: Message,
+    *,
+    state: Any = UNSET,
+    attempt: int = 1,
+    clock: FakeClock | None = None,
+) -> Handled: ...
+@overload
+async def handle(
     consumer: Consumer,
     event_type: str,
+    data: Any = None,
+    *,
+    state: Any = UNSET,
+    attempt: int = 1,
+    clock: FakeClock | None = None,
+    **fields: Any,
+) -> Handled: ...
+async def handle(  # noqa: PLR0913 -- each by its name, each with a default
+    consumer: Consumer,
+    event_type: str | Message,
     data: Any = None,
     *,
     state: Any = UNSET,
@@ -85,23 +105,29 @@ async def handle(  # noqa: PLR0913 -- each by its name, each with a default
 
     Args:
         consumer: With its handlers, models, upcasters, retries and timeouts.
-        event_type: Of the event.
+        event_type: Of the event; or a message that a relay published, which has all that follows but the keywords.
         data: Of the event: anything that pydantic writes as JSON.
         state: What the handler gets as `ctx.state`, in place of the consumer's lifespan.
         attempt: Which attempt this is; those before it failed.
         clock: Which tells the time to the consumer.
         fields: Whatever else `Deliveries.publish` takes: `version`, `event_id`, `ordering_key`, `attributes`, …
     """
+    if not isinstance(event_type, str) and (data is not None or fields):
+        raise TypeError("a message has its own data and fields; give them with an event_type alone")
     seen = _Seen()
     watched = changed(consumer, handlers=lambda handlers: handlers.wrapped(seen.beside))
     async with in_memory(watched, state=state, clock=clock) as deliveries:
-        event_id = fields.pop("event_id", None) or uuid4()
+        named = fields.pop("event_id", None) if isinstance(event_type, str) else event_type.attributes.get("event_id")
+        event_id = named or uuid4()
         if consumer.dedup is Mode.CLAIM:
             await _fail(deliveries.store, consumer.name, event_id, attempt - 1)
         elif attempt > 1:
             fields["delivery_attempt"] = attempt
-        deliveries.publish(event_type, data, event_id=event_id, **fields)
-        settled = await deliveries.wait_for(event_id)
+        if isinstance(event_type, str):
+            deliveries.publish(event_type, data, event_id=event_id, **fields)
+            settled = await deliveries.wait_for(event_id)
+        else:
+            settled = await deliveries.deliver(event_type, **fields)
         return Handled(
             fate=settled.fate,
             attempt=settled.attempt,

@@ -25,7 +25,9 @@ from tests.support.waiting import until
 README = (ROOT / "README.md").read_text()
 # The walks through a service that exists have a module of their own, test_walks.py.
 WALKS = re.compile(r"^## In a service that you have$.*?^## ", re.MULTILINE | re.DOTALL)
-SNIPPETS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", WALKS.sub("## ", README), re.MULTILINE | re.DOTALL)
+SNIPPETS: list[tuple[str, str]] = re.findall(
+    r"^```(\w+)\n(.*?)^```$", WALKS.sub("## ", README), re.MULTILINE | re.DOTALL
+)
 
 
 def snippet(language: str, containing: str) -> str:

@@ -10,10 +10,10 @@ from relay.dev.postgres import EmbeddedPostgres
 from relay.dev.pubsub import Fault, Requests, requests_of, set_faults
 from relay.dev.stack import PROJECT_ID, Part, Stack
 from relay.operate.audit import AuditReport
+from relay.testing.databases import fresh_database, migrated_template
 from tests.support.audits import Audit
 from tests.support.chaos import settings
 from tests.support.commands import Commands
-from tests.support.postgres import fresh_database, migrated_template
 from tests.support.proxy import Proxy, postgres_proxy, proxy_to, through
 from tests.support.pubsub import Channel, PubSubSide
 

@@ -14,11 +14,11 @@ from relay.dev.pubsub import Fault, requests_of, set_faults
 from relay.dev.stack import PROJECT_ID, Stack
 from relay.operate.audit import AuditReport
 from relay.publisher.crash_points import Point
+from relay.testing.databases import fresh_database
 from tests.support.audits import Audit
 from tests.support.chaos import ROUNDS, SECONDS, Load, dying, emit_events, logged, settings, stop, until_drained
 from tests.support.commands import Commands
 from tests.support.outbox import FAILED, count
-from tests.support.postgres import fresh_database
 from tests.support.pubsub import Channel, PubSubSide
 from tests.support.waiting import until_async
 

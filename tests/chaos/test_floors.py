@@ -6,10 +6,10 @@ import psycopg
 import pytest
 
 from relay.dev.stack import Stack
+from relay.testing.databases import fresh_database
 from tests.support.chaos import FULL, sized
 from tests.support.drains import Drain, entries_read, fill
 from tests.support.outbox import PENDING, count
-from tests.support.postgres import fresh_database
 
 ROWS = sized(40_000, 1_000_000)
 PART = ROWS // 10

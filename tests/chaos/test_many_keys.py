@@ -9,9 +9,9 @@ import pytest
 from psycopg import errors as pg
 
 from relay.dev.stack import Part, Stack
+from relay.testing.databases import fresh_database, migrated_template
 from tests.support.chaos import sized
 from tests.support.outbox import count
-from tests.support.postgres import fresh_database, migrated_template
 
 CONNECTIONS, WRITERS, KEYS = sized(20, 200), sized(12, 100), sized(1_000, 10_000)
 EMIT = """

@@ -22,12 +22,13 @@ import pytest
 from google.pubsub_v1 import types
 
 from relay.dev.pubsub import PubSubEmulator
+from tests.support.brokers import MemoryService
 
 PROJECT = "projects/contract"
 PATIENCE = 10.0
 """How long a test waits for what must happen; nothing waits so long for what must not."""
 
-OURS, GOOGLE = "ours", "google"
+OURS, GOOGLE, MEMORY = "ours", "google", "memory"
 _GOOGLE_JAR = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*-all.jar"
 
 HANGS = True
@@ -242,7 +243,10 @@ def connect() -> Connect:
 
 
 @pytest.fixture(params=[OURS, GOOGLE])
-async def service(request: pytest.FixtureRequest) -> AsyncIterator[Service]:
+async def service(request: pytest.FixtureRequest) -> AsyncIterator[Service | MemoryService]:
+    if request.param == MEMORY:
+        yield MemoryService()
+        return
     if request.param == GOOGLE:
         _apply_known_fault(request)
         address: str = request.getfixturevalue("google_emulator")

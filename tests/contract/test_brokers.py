@@ -26,6 +26,7 @@ from relay.dev.pubsub import Fault, PubSubEmulator
 from relay.dev.sandbox import Sandbox
 from relay.envelope import Message
 from relay.errors import BrokerError
+from tests.support.brokers import MemoryService
 from tests.support.pubsub import GuardedPubSub, key_file
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ MESSAGE_BYTES = 9_500_000
 SECONDS = 10.0
 # What a loaded machine may add to a limit of ours.
 SLACK = 5.0
+# The last is the broker that those who emit have in their tests.
+every_broker = pytest.mark.parametrize("service", ["ours", "google", "memory"], indirect=True)
 REFUSED_OR_SILENT = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
 
 
@@ -47,8 +50,11 @@ def message(body: bytes = b"{}", ordering_key: str = "", **attributes: str) -> M
 
 
 @pytest.fixture
-async def broker(service: Service) -> AsyncIterator[Broker]:
-    """Pub/Sub, on our emulator and on Google's."""
+async def broker(service: Service | MemoryService) -> AsyncIterator[Broker]:
+    """Pub/Sub, on our emulator and on Google's; and the one in memory."""
+    if isinstance(service, MemoryService):
+        yield service.broker
+        return
     opened = PubSub(PubSubAddress(PROJECT, service.address))
     yield opened
     await opened.close()
@@ -120,6 +126,7 @@ async def until_taken(broker: Broker) -> float:
     return time.monotonic() - began
 
 
+@every_broker
 async def test_ids_come_back_in_order_one_for_each_message(service: Service, broker: Broker) -> None:
     """The id that a message arrives with is the one that stands in its place in the answer."""
     topic = await service.topic()
@@ -132,6 +139,7 @@ async def test_ids_come_back_in_order_one_for_each_message(service: Service, bro
     assert len(set(ids)) == 50
 
 
+@every_broker
 async def test_a_message_arrives_unchanged(service: Service, broker: Broker) -> None:
     """Body, attributes and ordering key, whatever the alphabet; bytes that are no text; an empty value."""
     topic = await service.topic()
@@ -149,6 +157,7 @@ async def test_a_message_arrives_unchanged(service: Service, broker: Broker) -> 
     ]
 
 
+@every_broker
 async def test_a_request_is_taken_whole_or_not_at_all(service: Service, broker: Broker) -> None:
     """One message that the service refuses keeps its neighbours out."""
     topic = await service.topic()
@@ -175,11 +184,13 @@ async def test_a_topic_is_named_in_short_or_in_full(service: Service, broker: Br
     assert arrived == {topic, topic.rpartition("/")[2]}
 
 
+@every_broker
 async def test_a_topic_that_is_not_there_is_not_found(broker: Broker) -> None:
     """Under the name that gRPC has for it."""
     assert await refusal(broker, "nobody-made-this") == "NOT_FOUND"
 
 
+@every_broker
 async def test_a_request_at_the_brokers_own_limits_is_taken(service: Service, broker: Broker) -> None:
     """As many messages as one request may hold, and as many bytes, in attributes as well as in bodies."""
     topic = await service.topic()
@@ -192,6 +203,7 @@ async def test_a_request_at_the_brokers_own_limits_is_taken(service: Service, br
     assert len(await broker.publish(topic, full, 3 * SECONDS)) == broker.limits.messages
 
 
+@every_broker
 async def test_the_largest_message_of_the_outbox_is_taken(service: Service, broker: Broker) -> None:
     """It goes alone, in a request larger than the others."""
     topic = await service.topic()

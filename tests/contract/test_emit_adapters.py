@@ -12,9 +12,9 @@ from django.db import utils as django_errors
 
 from relay import EmitError, Event, InvalidEventError, emit
 from relay.dev.stack import Stack
+from relay.testing.databases import fresh_database
 from tests.support.emitters import EMITTERS, Emitter
 from tests.support.outbox import count, event
-from tests.support.postgres import fresh_database
 
 UNCHECKED = Event.model_construct(event_type="", aggregate_type="order", aggregate_id="7", data={"card": "4711-secret"})
 # What each way of writing a parameter would trip over.

@@ -22,9 +22,10 @@ import relay.alembic as outbox
 from relay import emit
 from relay.dev.stack import Stack
 from relay.outbox import ladder, schema
+from relay.testing.databases import fresh_database
+from tests.support.migrating import held_migrations
 from tests.support.outbox import event
 from tests.support.portrait import portrait, recorded
-from tests.support.postgres import fresh_database, held_migrations
 
 NEWEST = ladder.newest()
 DRIVERS = ["psycopg", "psycopg2", "asyncpg"]

@@ -16,10 +16,11 @@ from psycopg.conninfo import conninfo_to_dict
 from relay import emit
 from relay.dev.stack import Stack
 from relay.outbox import ladder, schema
+from relay.testing.databases import fresh_database
 from tests.support.commands import ROOT
+from tests.support.migrating import held_migrations
 from tests.support.outbox import event
 from tests.support.portrait import portrait, recorded
-from tests.support.postgres import fresh_database, held_migrations
 
 NEWEST = ladder.newest()
 NAMES = [f"{each.version:04d}_{each.name}" for each in ladder.migrations()]

@@ -18,8 +18,8 @@ from relay.kernel.duration import parse
 from relay.operate.doctor import Finding, doctor, examination, findings
 from relay.operate.doctor.outbox import WRITES
 from relay.settings import Settings
+from relay.testing.databases import fresh_database
 from tests.support.outbox import event
-from tests.support.postgres import fresh_database
 from tests.support.pubsub import Channel, PubSubSide
 
 PASSWORD = "doctor"  # noqa: S105 -- of a role that lives for a test

@@ -28,8 +28,8 @@ from relay.outbox.rows import Claimed
 from relay.outbox.statements import statement
 from relay.outbox.wire import Unread
 from relay.publisher.message import message_of
+from relay.testing.databases import fresh_database
 from tests.support.outbox import count, event
-from tests.support.postgres import fresh_database
 from tests.support.waiting import until
 
 Connection = psycopg.Connection[Any]

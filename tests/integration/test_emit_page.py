@@ -13,9 +13,9 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from relay.dev.stack import Stack
+from relay.testing.databases import fresh_database
 from tests.support.commands import ROOT
 from tests.support.emitters import plain_url
-from tests.support.postgres import fresh_database
 
 PAGE = (ROOT / "docs/emit.md").read_text(encoding="utf-8")
 SNIPPETS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -8,8 +8,8 @@ import pytest
 
 from relay.dev.stack import Stack
 from relay.outbox.statements import statement
+from relay.testing.databases import fresh_database
 from tests.support.plans import GLANCE, explain
-from tests.support.postgres import fresh_database
 
 # As many rows of each state; none of them analysed, as after a burst on a new table.
 ROWS = 20_000

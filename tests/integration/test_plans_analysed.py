@@ -12,8 +12,8 @@ import pytest
 
 from relay.dev.stack import Stack
 from relay.outbox.statements import statement
+from relay.testing.databases import fresh_database
 from tests.support.plans import GLANCE, explain, prepare, run, scans_of, touching
-from tests.support.postgres import fresh_database
 
 ROWS = 20_000
 # What a statement may touch beyond the rows that it answers with.

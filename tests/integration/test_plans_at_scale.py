@@ -9,9 +9,9 @@ import pytest
 from relay.dev.stack import Stack
 from relay.outbox.order import KEYS_A_CLAIM, ROWS_A_KEY
 from relay.outbox.statements import statement
+from relay.testing.databases import fresh_database
 from tests.support.big_outbox import BLOCKED, DUE, FRESH, KEYS, fill
 from tests.support.plans import GLANCE, explain
-from tests.support.postgres import fresh_database
 
 pytestmark = pytest.mark.timeout(300)
 

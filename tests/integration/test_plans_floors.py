@@ -8,9 +8,9 @@ import pytest
 
 from relay.dev.stack import Stack
 from relay.outbox.statements import statement
+from relay.testing.databases import fresh_database
 from tests.support.drains import fill
 from tests.support.plans import GLANCE, explain
-from tests.support.postgres import fresh_database
 
 DEAD = 20_000
 LIVE = 100

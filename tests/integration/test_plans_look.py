@@ -9,8 +9,8 @@ import pytest
 from relay.dev.stack import Stack
 from relay.outbox.listening import MOST_KEYS, MOST_ROWS, Look
 from relay.outbox.statements import statement
+from relay.testing.databases import fresh_database
 from tests.support.plans import explain
-from tests.support.postgres import fresh_database
 
 ROWS = 20_000
 FILL = """

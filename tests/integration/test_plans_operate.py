@@ -8,8 +8,8 @@ import pytest
 
 from relay.dev.stack import Stack
 from relay.outbox.statements import statement
+from relay.testing.databases import fresh_database
 from tests.support.plans import scans
-from tests.support.postgres import fresh_database
 
 ROWS = 5_000
 FILL = """

@@ -44,7 +44,7 @@ async def test_success_keeps_the_brokers_id(bench: Bench) -> None:
     ids = bench.emit(1, 2, 3)
     await bench.run_once()
     rows = bench.query("select event_id::text, message_id, published_at > created_at from outbox_events order by id")
-    assert rows == [(ids[0], "m0", True), (ids[1], "m1", True), (ids[2], "m2", True)]
+    assert rows == [(ids[0], "m1", True), (ids[1], "m2", True), (ids[2], "m3", True)]
 
 
 async def test_the_body_is_the_envelope_as_the_database_has_it(bench: Bench) -> None:

@@ -27,11 +27,11 @@ from relay.outbox.connect import connect, connect_async
 from relay.outbox.outbox import Outbox
 from relay.publisher.publisher import Publisher
 from relay.routes import Routes
+from relay.testing.databases import fresh_database
 from tests.support.brokers import BrokerInHand
 from tests.support.outbox import event
 from tests.support.policies import policy
 from tests.support.portrait import portrait
-from tests.support.postgres import fresh_database
 from tests.support.waiting import until
 
 NEWEST = schema.newest()

@@ -30,9 +30,9 @@ from relay.outbox.failed import Action, FailedRows, Named, Operator
 from relay.outbox.listening import GRACE_SECONDS, PROOF_SECONDS, STATEMENT_SECONDS, DeafError, Listening
 from relay.outbox.statements import statement
 from relay.routes import Routes
+from relay.testing.databases import fresh_database
 from tests.support.bench import Bench
 from tests.support.outbox import PENDING, count, event
-from tests.support.postgres import fresh_database
 from tests.support.proxy import postgres_proxy
 from tests.support.sleepers import LOCKS, SleepingRelay, spectator
 from tests.support.waiting import until_async

@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ import consumers.testing
 from consumers import Consumer, Context, Done, FatalError, Fixed, Received, TransientError
 from consumers.testing import FakeClock, Fate, handle, in_memory, prove_idempotent
 from consumers.testing import deliveries as module
+from relay.envelope import Message
 
 PAGE = Path(__file__).parents[3] / "docs" / "testing-handlers.md"
 
@@ -27,6 +29,21 @@ def state_of(event: Received[Any], ctx: Context) -> Any:
 
 def nothing(event: Received[Any]) -> None:
     """An effect that is none."""
+
+
+def a_message(event_type: str, data: Any) -> Message:
+    """As the publisher makes it of a row."""
+    event_id = str(uuid4())
+    body = {
+        "event_id": event_id,
+        "event_type": event_type,
+        "version": 1,
+        "occurred_at": "2026-01-02T03:04:05.000006Z",
+        "actor": None,
+        "data": data,
+    }
+    attributes = {"event_id": event_id, "event_type": event_type, "sequence": "7", "tenant": "acme"}
+    return Message(json.dumps(body).encode(), attributes, 512, "c-1")
 
 
 class Paid(BaseModel):
@@ -99,6 +116,21 @@ class TestHandle:
         assert (await handle(consumer, "order.paid", attempt=2)).fate is Fate.RETRIED
         assert (await handle(consumer, "order.paid", attempt=3)).fate is Fate.DEAD
         assert seen == [2, 3]
+
+    @pytest.mark.parametrize("mode", ["mark", "claim", "none"])
+    async def test_takes_a_message_as_a_relay_published_it(self, mode: Any) -> None:
+        consumer = Consumer("billing", dedup=mode, retry=Fixed("5s", max_attempts=3))
+
+        @consumer.on("order.paid")
+        async def book(event: Received[Any], ctx: Context) -> Any:
+            return (event.data, event.ordering_key, event.attributes["tenant"], ctx.attempt)
+
+        message = a_message("order.paid", {"cents": 7})
+        assert (await handle(consumer, message)).result == ({"cents": 7}, "c-1", "acme", 1)
+        assert (await handle(consumer, message, attempt=2)).result == ({"cents": 7}, "c-1", "acme", 2)
+        assert (await handle(consumer, message._replace(body=b"{"))).fate is Fate.UNDECODABLE
+        with pytest.raises(TypeError, match="a message has its own data and fields"):
+            await handle(consumer, message, {"cents": 8})  # type: ignore[call-overload]
 
     async def test_keeps_the_lifespan_unless_a_state_is_given(self) -> None:
         @asynccontextmanager
@@ -238,6 +270,12 @@ class TestDeliveries:
             deliveries.repeat(event)
             await deliveries.drain()
             assert {settled.subject.message_id for settled in deliveries.settled} == {"m-1", "m-2"}
+
+    async def test_delivers_a_message_as_a_relay_published_it(self, consumer: Consumer) -> None:
+        message = a_message("order.shipped", "today")
+        async with in_memory(consumer) as deliveries:
+            assert (await deliveries.deliver(message)).fate is Fate.DONE
+            assert (await deliveries.deliver(message)).fate is Fate.DUPLICATE
 
 
 class TestTheProof:
