@@ -15,6 +15,7 @@ from relay.outbox.actions import Operator
 from relay.outbox.connect import connect_async
 from relay.outbox.failed import Action, FailedRows, Filter
 from relay.outbox.forget import Aggregate, Aggregates, Order, State, Way
+from relay.outbox.statements import statement
 from tests.support.outbox import count, event
 
 ANA = Operator("ana", "ticket 815")
@@ -42,10 +43,10 @@ def store(url: str, *events: Any) -> None:
         emit(connection, list(events))
 
 
-def change(url: str, statement: str, *values: Any) -> None:
+def change(url: str, command: str, *values: Any) -> None:
     """Do to rows what a relay or an operator would have done."""
     with psycopg.connect(url) as connection:
-        connection.execute(statement.encode(), values)
+        connection.execute(command.encode(), values or None)
 
 
 def publish(url: str, condition: str = "true") -> None:
@@ -332,10 +333,7 @@ async def test_a_row_that_somebody_holds_is_waited_for_and_then_told_of(
 
 def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have an operator's transaction wait for a moment only."""
-    from relay.outbox import queue  # noqa: PLC0415 -- what is patched is its own name
-
-    statement = queue.statement
-    monkeypatch.setattr(queue, "statement", lambda name: statement(name).replace(b"'30s'", b"'100ms'"))
+    monkeypatch.setattr("relay.outbox.queue.statement", lambda name: statement(name).replace(b"'30s'", b"'100ms'"))
 
 
 async def test_the_record_and_the_change_are_one(forgetting: Forgetting, database: str) -> None:
@@ -371,7 +369,7 @@ async def test_pages_follow_each_other_without_a_gap(
     """Wherever the ids have holes."""
     monkeypatch.setattr(forget, "PAGE", 3)
     store(database, *[about(str(number % 2)) for number in range(20)])
-    change(database, "delete from outbox_events where id %% 5 = 0")
+    change(database, "delete from outbox_events where id % 5 = 0")
     publish(database)
     read: list[int] = []
 
