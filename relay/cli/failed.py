@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from relay.cli.operators import add_operator, judge_operator, named_operator
-from relay.cli.parts import loaded, outbox_connector, routes
+from relay.cli.parts import loaded, outbox_connector, routes, warned
 from relay.errors import ConfigurationError
 from relay.kernel.duration import parse
 from relay.kernel.progress import Progress
@@ -26,6 +26,8 @@ MOST_LISTED = 10_000
 _SHOWN_ERROR = 80
 
 _Work = Callable[[argparse.Namespace, FailedRows], Awaitable[int]]
+# What the hook knows by the names that it has in log lines.
+_IN_LINES = {"last_error": "error", "last_error_code": "code"}
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -112,6 +114,7 @@ def _add_filter(kind: argparse.ArgumentParser, *more: str) -> None:
 async def _run(options: argparse.Namespace, settings: Settings, work: _Work) -> int:
     _judge(options)
     async with await outbox_connector(settings)() as connection:
+        options.redaction = warned(settings)
         return await work(options, FailedRows(connection, settings.relay_schema, routes(settings).as_parameters))
 
 
@@ -140,6 +143,7 @@ async def _list(options: argparse.Namespace, rows: FailedRows) -> int:
     found = await rows.page(await _filter(options, rows), options.limit + 1, after)
     page, more = found[: options.limit], len(found) > options.limit
     cursor = failed.cursor_written(page[-1]) if more else None
+    page = [Row(**options.redaction.fields("failed_row", row._asdict(), _IN_LINES)) for row in page]
     if options.json:
         print(json.dumps({"rows": [failed.with_times(row._asdict()) for row in page], "next": cursor}))
         return 0
@@ -155,9 +159,9 @@ async def _list(options: argparse.Namespace, rows: FailedRows) -> int:
 
 async def _show(options: argparse.Namespace, rows: FailedRows) -> int:
     for row in await failed.named(rows, failed.names_of(options.names)):
-        known = await failed.shown(rows, row)
+        known = options.redaction.fields("failed_row", await failed.shown(rows, row), _IN_LINES)
         if options.json:
-            print(json.dumps({**known, "payload": json.loads(known["payload"])}))
+            print(json.dumps({**known, "payload": _read(known["payload"])}))
             continue
         history = known.pop("history")
         for name, value in known.items():
@@ -166,6 +170,13 @@ async def _show(options: argparse.Namespace, rows: FailedRows) -> int:
             print(f"{'history':16} {_entry(entry)}")
         print()
     return 0
+
+
+def _read(payload: str) -> Any:
+    try:
+        return json.loads(payload)
+    except ValueError:
+        return payload  # what the hook made of it
 
 
 def _acting(action: Action) -> _Work:
