@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from redis.asyncio import Redis, RedisCluster
 
+from consumers.dead_letters import CarefulDeadLetters
 from consumers.dedup.claim import ClaimDedup
 from consumers.dedup.mark import MarkDedup
 from consumers.dedup.none import NoDedup
@@ -51,7 +52,11 @@ class Backstage:
                 extend_every=deadline / 4,
             ),
             dedup=self._dedup(consumer),
-            dead_letters=PubSubDeadLetters(self._address, consumer.dead_letter_topic),
+            dead_letters=CarefulDeadLetters(
+                PubSubDeadLetters(self._address, consumer.dead_letter_topic),
+                # What the hook fails on, it fails on in the delivery's line as well, and is told of there.
+                line_redaction.Redaction(redaction(settings)),
+            ),
             observe=observe,
             locks=self._store,
             outlived=self._outlived,
@@ -105,7 +110,7 @@ def missing(settings: Settings, consumers: "Sequence[Consumer]") -> list[str]:
 
 
 def redaction(settings: Settings) -> line_redaction.Redact | None:
-    """The user's own hook for log lines. Raises ConfigurationError where it cannot be had."""
+    """The user's own hook for what is written, sent and shown. Raises ConfigurationError where it cannot be had."""
     try:
         return line_redaction.load(settings.consumers_log_redact, "CONSUMERS_LOG_REDACT")
     except ValueError as error:

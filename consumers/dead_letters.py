@@ -9,6 +9,7 @@ from consumers.delivery import Delivery
 from consumers.outcome import Dead, Invalid
 from relay.envelope import ATTRIBUTE_NAME_BYTES, ATTRIBUTE_VALUE_BYTES, RELAY_ATTRIBUTES
 from relay.kernel.failure import redacted
+from relay.kernel.line_redaction import Redaction
 
 PREFIX: Final = "dead_letter_"
 LEFT_OUT: Final = f"{PREFIX}attributes_left_out"
@@ -44,6 +45,29 @@ class DeadLetters(Protocol):
     async def close(self) -> None:
         """Let go of connections."""
         ...
+
+
+class CarefulDeadLetters:
+    """The same topic; what is said of an error has been through the user's own hook, as the delivery's line has."""
+
+    def __init__(self, inner: DeadLetters, redaction: Redaction) -> None:
+        self.topic = inner.topic
+        self._inner = inner
+        self._redaction = redaction
+        self.open = inner.open
+        self.close = inner.close
+
+    async def send(self, delivery: Delivery, attributes: Mapping[str, str]) -> None:
+        """Publish it."""
+        known = {name: attributes[f"{PREFIX}{name}"] for name in ("code", "reason") if f"{PREFIX}{name}" in attributes}
+        about = {name: attributes[name] for name in RELAY_ATTRIBUTES if name in attributes}
+        about |= {name: attributes.get(f"{PREFIX}{name}", "") for name in ("consumer", "subscription")}
+        said = self._redaction.words(
+            "delivery_failed", **about, code=known.get("code", ""), error=known.get("reason", "")
+        )
+        left = {"code": said.code, "reason": said.error}
+        careful = {f"{PREFIX}{name}": bounded(left[name]) for name in known}
+        await self._inner.send(delivery, {**attributes, **{name: value for name, value in careful.items() if value}})
 
 
 def attributes_of(  # noqa: PLR0913 -- whose it is, and why, each by its name

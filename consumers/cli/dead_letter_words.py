@@ -1,6 +1,7 @@
 """What `consumers dead-letters` says, without saying it."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, assert_never
 
 from consumers.dead_letter import DeadLetter
@@ -8,7 +9,8 @@ from consumers.replay import End, Failed, HeldBack, Replayed, Tally
 from consumers.sources.pubsub_dead_letter_topic import Ensured
 from relay.errors import BrokerError
 from relay.kernel.duration import written
-from relay.kernel.failure import told
+from relay.kernel.failure import code, told
+from relay.kernel.line_redaction import Redaction
 from relay.kernel.redaction import storable
 
 _MOST_REASON = 80
@@ -27,6 +29,14 @@ def table(letters: Sequence[DeadLetter]) -> Iterator[str]:
     widths = [max(len(row[place]) for row in rows) for place in range(len(_COLUMNS))]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def redacted(letter: DeadLetter, redaction: Redaction) -> DeadLetter:
+    """What may be shown of it: anybody may have sent it, or sent it before there was a hook."""
+    known = {name: getattr(letter, name) for name in ("event_id", "event_type", "consumer", "subscription", "code")}
+    texts = {"reason": letter.reason, "ordering_key": letter.ordering_key}
+    left = redaction.fields("dead_letter", {**known, **texts}, {"reason": "error"})
+    return replace(letter, **{name: left[name] for name, text in texts.items() if text})
 
 
 def listed(count: int, read: int, limit: int | None, *, narrowed: bool) -> str:
@@ -52,7 +62,7 @@ def replayed(tally: Tally) -> Iterator[str]:
         yield f"{tally.passed_over:,} stay that do not match, or are replayed only by their --code"
 
 
-def end(how: End) -> str | None:
+def end(how: End, redaction: Redaction) -> str | None:
     """What an operator has to know of one message, or None."""
     match how:
         case Replayed(letter, _, _):
@@ -60,10 +70,10 @@ def end(how: End) -> str | None:
                 return None
             return f"{_name(letter)} was replayed without {letter.left_out} attribute(s) that its dead letter lacks"
         case Failed(letter, error, ""):
-            return f"{_name(letter)} stays: {_why(error)}"
+            return f"{_name(letter)} stays: {_why(error, redaction)}"
         case Failed(letter, error, topic):
             return (
-                f"{_name(letter)} was published to {topic}, and could not be taken off: {_why(error)}; "
+                f"{_name(letter)} was published to {topic}, and could not be taken off: {_why(error, redaction)}; "
                 "the next replay repeats it, and the consumer recognises it"
             )
         case HeldBack(letter, behind):
@@ -74,14 +84,14 @@ def end(how: End) -> str | None:
             assert_never(how)
 
 
-def end_as_json(how: End) -> dict[str, Any]:
+def end_as_json(how: End, redaction: Redaction) -> dict[str, Any]:
     """The same for a script."""
-    said = {**how.letter.as_json(), "outcome": "held_back", "topic": None, "error": None}
+    said = {**redacted(how.letter, redaction).as_json(), "outcome": "held_back", "topic": None, "error": None}
     match how:
         case Replayed(_, topic, message_id):
             return {**said, "outcome": "replayed", "topic": topic, "message_id": message_id}
         case Failed(_, error, topic):
-            return {**said, "outcome": "failed", "topic": topic or None, "error": _why(error)}
+            return {**said, "outcome": "failed", "topic": topic or None, "error": _why(error, redaction)}
         case HeldBack():
             return said
         case _:
@@ -125,8 +135,9 @@ def _name(letter: DeadLetter) -> str:
     return storable(f"{letter.event_type or 'a message'} {letter.event_id or letter.message_id}{whose}")
 
 
-def _why(error: Exception) -> str:
-    return f"{told(error)}; {_RIGHTS}" if _is_refusal(error) else told(error)
+def _why(error: Exception, redaction: Redaction) -> str:
+    said = redaction.words("command_failed", code=code(error), error=told(error)).error
+    return f"{said}; {_RIGHTS}" if _is_refusal(error) else said
 
 
 def _is_refusal(error: Exception) -> bool:

@@ -13,7 +13,7 @@ from uuid import UUID
 from consumers.backstage import redis_of
 from consumers.cli import dead_letter_words as words
 from consumers.cli.loading import load_consumers
-from consumers.cli.parts import loaded_settings
+from consumers.cli.parts import loaded_settings, warned
 from consumers.dead_letter import Choice, DeadLetter
 from consumers.forgetting import Memory, NoMemory, StoreMemory
 from consumers.replay import End, Means, replay
@@ -28,6 +28,7 @@ from relay.brokers.pubsub_subscriptions import PubSubSubscriptions
 from relay.envelope import topic_fault
 from relay.errors import ConfigurationError
 from relay.kernel.duration import parse, written
+from relay.kernel.line_redaction import Redaction
 from relay.kernel.progress import Progress
 from relay.patterns import pattern_fault
 
@@ -168,6 +169,7 @@ async def _list(options: argparse.Namespace, settings: Settings) -> int:
     limit = options.limit or (None if options.json else MOST_LISTED)
     found: list[DeadLetter] = []
     count = 0
+    redaction = warned(settings)
     box = PubSubDeadLetterBox(_address(settings), options.source, options.quiet.total_seconds())
     with closing(Progress()) as progress:
         async with box, aclosing(box.read()) as messages:
@@ -176,6 +178,7 @@ async def _list(options: argparse.Namespace, settings: Settings) -> int:
                 letter = DeadLetter.read(message.message_id, message.attributes, message.body)
                 if choice.takes(letter):
                     count += 1
+                    letter = words.redacted(letter, redaction)
                     if options.json:
                         print(json.dumps(letter.as_json()), flush=True)
                     else:
@@ -190,7 +193,7 @@ async def _list(options: argparse.Namespace, settings: Settings) -> int:
 
 
 async def _replay(options: argparse.Namespace, settings: Settings) -> int:
-    choice, address = _choice(options), _address(settings)
+    choice, address, redaction = _choice(options), _address(settings), warned(settings)
     async with AsyncExitStack() as stack:
         memory = await stack.enter_async_context(_memory(settings, without_store=options.without_store))
         broker = PubSub(address)
@@ -204,7 +207,7 @@ async def _replay(options: argparse.Namespace, settings: Settings) -> int:
             broker=broker,
             topics=PubSubOrigins(subscriptions, options.to),
             memory=memory,
-            tell=lambda end: _tell(end, as_json=options.json),
+            tell=lambda end: _tell(end, redaction, as_json=options.json),
             progress=stack.enter_context(closing(Progress())),
         )
         tally = await replay(means, choice, options.limit)
@@ -213,10 +216,10 @@ async def _replay(options: argparse.Namespace, settings: Settings) -> int:
     return 1 if tally.failed or tally.held_back else 0
 
 
-def _tell(end: End, *, as_json: bool) -> None:
+def _tell(end: End, redaction: Redaction, *, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(words.end_as_json(end)), flush=True)
-    if sentence := words.end(end):
+        print(json.dumps(words.end_as_json(end, redaction)), flush=True)
+    if sentence := words.end(end, redaction):
         print(f"consumers: {sentence}", file=sys.stderr)
 
 

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from consumers.cli import config, dead_letters, run
+from consumers.cli.complaints import said, unforeseen
 from consumers.errors import ConfigurationError
 from idempotency import StoreUnavailableError
 from relay import errors as relay_errors
@@ -28,11 +29,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.command(options))
     except (ConfigurationError, relay_errors.ConfigurationError) as error:
-        return _complain(error, MISUSED)
+        return _complain(said(error, str(error)), MISUSED)
     except (relay_errors.RelayError, StoreUnavailableError) as error:
-        return _complain(told(error), FAILED)
+        return _complain(said(error, told(error)), FAILED)
     except KeyboardInterrupt:
         return 130
+    except Exception as error:  # what nobody foresaw must not pass the user's hook by
+        if (trace := unforeseen(error)) is None:
+            raise
+        return _complain(trace, FAILED)
 
 
 def _complain(error: object, code: int) -> int:

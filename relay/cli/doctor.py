@@ -3,13 +3,15 @@
 import argparse
 import asyncio
 import json
+from dataclasses import replace
 
 import psycopg
 
-from relay.cli.parts import listening_opener, pubsub_address, routes
+from relay.cli.parts import listening_opener, pubsub_address, routes, warned
 from relay.cli.refusals import refusals
 from relay.errors import ConfigurationError
-from relay.operate.doctor import Finding, Patient, doctor
+from relay.kernel.line_redaction import WITHHOLDING, Redaction
+from relay.operate.doctor import Finding, Patient, Report, Status, doctor
 from relay.outbox.connect import conninfo, place
 from relay.settings import Settings, load
 
@@ -35,10 +37,30 @@ examples:
 
 async def _doctor(options: argparse.Namespace, settings: Settings) -> int:
     settings.require("database_url", "pubsub_project_id")
-    report = await doctor(patient(settings), _keep if options.json else _show)
+    redaction = _redaction(settings)
+    report = await doctor(
+        patient(settings), _keep if options.json else lambda finding: _show(_told(finding, redaction))
+    )
     if options.json:
-        print(json.dumps(report.as_json()))
+        told = tuple(_told(finding, redaction) for finding in report.findings)
+        print(json.dumps(Report(told).as_json()))
     return 0 if report.passed else 1
+
+
+def _told(finding: Finding, redaction: Redaction) -> Finding:
+    """What others said, a server or a library, stands in what is not ok; the settings' faults are our words."""
+    if finding.status is Status.OK or finding.check == "configuration":
+        return finding
+    known = {"check": finding.check, "found": finding.found}
+    return replace(finding, found=redaction.fields("finding", known, {"found": "error"})["found"])
+
+
+def _redaction(settings: Settings) -> Redaction:
+    """A hook that cannot be had is a finding of its own; without it no text is shown that it might have redacted."""
+    try:
+        return warned(settings)
+    except ConfigurationError:
+        return WITHHOLDING
 
 
 def patient(settings: Settings) -> Patient:

@@ -2,9 +2,7 @@
 
 import argparse
 import asyncio
-import getpass
 import json
-import os
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -12,20 +10,24 @@ from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from relay.cli.parts import loaded, outbox_connector, routes
+from relay.cli.operators import add_operator, judge_operator, named_operator
+from relay.cli.parts import loaded, outbox_connector, routes, warned
 from relay.errors import ConfigurationError
 from relay.kernel.duration import parse
 from relay.kernel.progress import Progress
 from relay.operate import failed
 from relay.operate.status import key_shown
-from relay.outbox.failed import START, Action, FailedRows, Filter, Named, Operator, Row
+from relay.outbox.actions import Operator
+from relay.outbox.failed import START, Action, FailedRows, Filter, Named, Row
 from relay.settings import Settings
 
 REASONS = ("max_attempts", "non_retryable", "discarded")
-MOST_BY, MOST_WHY, MOST_LISTED = 255, 1_024, 10_000
+MOST_LISTED = 10_000
 _SHOWN_ERROR = 80
 
 _Work = Callable[[argparse.Namespace, FailedRows], Awaitable[int]]
+# What the hook knows by the names that it has in log lines.
+_IN_LINES = {"last_error": "error", "last_error_code": "code"}
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -72,9 +74,7 @@ examples:
         kind.add_argument("--all", action="store_true", help="every failed row that is not discarded")
         needed = action is Action.DISCARD
         kind.set_defaults(reason_needed=needed)
-        why = f"why you do it; recorded{'. Needed, except for a dry run' if needed else ''}"
-        kind.add_argument("--reason", dest="why", metavar="TEXT", help=why)
-        kind.add_argument("--by", metavar="NAME", help="who you are; recorded. $USER, or the role of the database")
+        add_operator(kind, ". Needed, except for a dry run" if needed else "")
         kind.add_argument("--dry-run", action="store_true", help="say how many rows it would be, and change none")
         kind.add_argument("--json", action="store_true", help="the counts as JSON")
 
@@ -114,6 +114,7 @@ def _add_filter(kind: argparse.ArgumentParser, *more: str) -> None:
 async def _run(options: argparse.Namespace, settings: Settings, work: _Work) -> int:
     _judge(options)
     async with await outbox_connector(settings)() as connection:
+        options.redaction = warned(settings)
         return await work(options, FailedRows(connection, settings.relay_schema, routes(settings).as_parameters))
 
 
@@ -134,11 +135,7 @@ def _judge(options: argparse.Namespace) -> None:
         raise ConfigurationError(
             f"--reason says why you do it; to choose rows that are {options.why} write --failure-reason {options.why}"
         )
-    for name, text, most in (("--reason", options.why, MOST_WHY), ("--by", options.by, MOST_BY)):
-        if text is not None and not (text.strip() and len(text) <= most and "\0" not in text):
-            raise ConfigurationError(
-                f"{name} has {len(text)} characters, or only blanks; it is recorded, 1 to {most:,}"
-            )
+    judge_operator(options)
 
 
 async def _list(options: argparse.Namespace, rows: FailedRows) -> int:
@@ -146,6 +143,7 @@ async def _list(options: argparse.Namespace, rows: FailedRows) -> int:
     found = await rows.page(await _filter(options, rows), options.limit + 1, after)
     page, more = found[: options.limit], len(found) > options.limit
     cursor = failed.cursor_written(page[-1]) if more else None
+    page = [Row(**options.redaction.fields("failed_row", row._asdict(), _IN_LINES)) for row in page]
     if options.json:
         print(json.dumps({"rows": [failed.with_times(row._asdict()) for row in page], "next": cursor}))
         return 0
@@ -161,9 +159,9 @@ async def _list(options: argparse.Namespace, rows: FailedRows) -> int:
 
 async def _show(options: argparse.Namespace, rows: FailedRows) -> int:
     for row in await failed.named(rows, failed.names_of(options.names)):
-        known = await failed.shown(rows, row)
+        known = options.redaction.fields("failed_row", await failed.shown(rows, row), _IN_LINES)
         if options.json:
-            print(json.dumps({**known, "payload": json.loads(known["payload"])}))
+            print(json.dumps({**known, "payload": _read(known["payload"])}))
             continue
         history = known.pop("history")
         for name, value in known.items():
@@ -174,6 +172,13 @@ async def _show(options: argparse.Namespace, rows: FailedRows) -> int:
     return 0
 
 
+def _read(payload: str) -> Any:
+    try:
+        return json.loads(payload)
+    except ValueError:
+        return payload  # what the hook made of it
+
+
 def _acting(action: Action) -> _Work:
     async def work(options: argparse.Namespace, rows: FailedRows) -> int:
         wanted: Filter | Named = failed.names_of(options.names) if options.names else await _filter(options, rows)
@@ -181,7 +186,7 @@ def _acting(action: Action) -> _Work:
             if options.dry_run:
                 done = await failed.choose(rows, action, wanted, progress)
             else:
-                operator = Operator(options.by or await _operator(rows), options.why)
+                operator = Operator(options.by or await named_operator(rows.start), options.why)
                 done = await failed.act(rows, action, wanted, operator, progress)
         if options.json:
             print(json.dumps({"action": action.value, "dry_run": options.dry_run, **asdict(done)}))
@@ -230,15 +235,6 @@ def _said_of_keys(action: Action, done: failed.Done, *, dry_run: bool) -> list[s
     return said
 
 
-async def _operator(rows: FailedRows) -> str:
-    """Who acts, where nobody says: the user of this machine, or the role of the database."""
-    try:
-        user = os.environ.get("USER", "").strip() or getpass.getuser()
-    except (OSError, KeyError):  # a container's user may have no name
-        _, _, user = await rows.start()
-    return user[:MOST_BY]
-
-
 def _filter_options(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "type": options.type,
@@ -277,11 +273,17 @@ def _line(row: Row) -> str:
 
 
 def _entry(entry: dict[str, Any]) -> str:
+    attempts = f"after {entry['attempt_count']} attempt(s)"
+    if entry["failed_at"]:
+        code = entry["last_error_code"] or "no code"
+        before = f"it had failed at {entry['failed_at']} ({entry['failure_reason']}, {code}), {attempts}"
+    elif entry["published_at"]:
+        before = f"it had been published at {entry['published_at']}"
+    else:
+        before = f"it was pending, {attempts}, and was never published"
     return (
         f"{entry['acted_at']} {entry['action']} by {entry['acted_by']} (role {entry['acted_as']}): "
-        f"{entry['why'] or 'no reason given'}; it had failed at {entry['failed_at']} "
-        f"({entry['failure_reason']}, {entry['last_error_code'] or 'no code'}), "
-        f"after {entry['attempt_count']} attempt(s)"
+        f"{entry['why'] or 'no reason given'}; {before}"
     )
 
 

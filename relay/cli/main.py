@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import psycopg
 
-from relay.cli import audit, config, dev, doctor, emit, failed, migrate, run, status, topics
+from relay.cli import audit, config, dev, doctor, emit, failed, forget, migrate, run, status, topics
+from relay.cli.complaints import said, unforeseen
 from relay.errors import BrokerError, ConfigurationError, RelayError
 from relay.kernel.command import FAILED, MISUSED, complain, not_text, release
 from relay.kernel.failure import told
@@ -25,15 +26,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.command(options))
     except ConfigurationError as error:
-        return _complain(error, MISUSED)
+        return _complain(said(error, str(error)), MISUSED)
     except BrokerError as error:
-        return _complain(told(error), FAILED)
+        return _complain(said(error, told(error)), FAILED)
     except RelayError as error:
-        return _complain(error, FAILED)
+        return _complain(said(error, str(error)), FAILED)
     except psycopg.Error as error:
-        return _complain(_of_database(error), FAILED)
+        return _complain(said(error, _of_database(error)), FAILED)
     except KeyboardInterrupt:
         return 130
+    except Exception as error:  # what nobody foresaw must not pass the user's hook by
+        if (trace := unforeseen(error)) is None:
+            raise
+        return _complain(trace, FAILED)
 
 
 def _complain(error: object, code: int) -> int:
@@ -66,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     migrate.add_to(commands)
     status.add_to(commands)
     failed.add_to(commands)
+    forget.add_to(commands)
     doctor.add_to(commands)
     topics.add_to(commands)
     config.add_to(commands)

@@ -40,11 +40,27 @@ def pubsub_address(settings: Settings) -> PubSubAddress:
 
 
 def redaction(settings: Settings) -> line_redaction.Redact | None:
-    """The user's own hook for log lines. Raises ConfigurationError where it cannot be had."""
+    """The user's own hook for what is written, stored and shown. Raises ConfigurationError where it cannot be had."""
     try:
         return line_redaction.load(settings.relay_log_redact, "RELAY_LOG_REDACT")
     except ValueError as error:
         raise ConfigurationError(str(error)) from error
+
+
+def careful(settings: Settings) -> line_redaction.Redaction:
+    """The hook, for what is not a log line; what it fails on is said where lines are written, or by `warned`."""
+    return line_redaction.Redaction(redaction(settings))
+
+
+def warned(settings: Settings) -> line_redaction.Redaction:
+    """The same for a command: it says on stderr that the hook failed."""
+
+    def complain(line: dict[str, Any]) -> None:
+        print(
+            f"relay: warning: the hook of RELAY_LOG_REDACT failed ({line['code']}): texts are left out", file=sys.stderr
+        )
+
+    return line_redaction.Redaction(redaction(settings), complain)
 
 
 def routes(settings: Settings) -> Routes:

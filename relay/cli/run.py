@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from relay.cli.parts import listening_opener, loaded, outbox_connector, pubsub_address, redaction
+from relay.cli.parts import listening_opener, loaded, outbox_connector, pubsub_address, redaction, warned
 from relay.cli.refusals import refusals
 from relay.cli.runners import RUNNERS, unknown, workers
 from relay.cli.serve import Site
@@ -143,7 +143,7 @@ async def _tick(settings: Settings) -> int:
             )
         finally:
             await close_all(runners, clock, CLOSE_SECONDS)
-    print(json.dumps(report.as_json()), flush=True)
+    print(json.dumps(report.as_json(warned(settings))), flush=True)
     if report.failures:
         raise report.failures[0]
     return 0

@@ -1,12 +1,12 @@
 """Which runners there are, how each is built, and which of them RELAY_RUNNERS chooses."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from relay.brokers.broker import Broker
 from relay.brokers.pubsub import PubSub
-from relay.cli.parts import pubsub_address, routes
+from relay.cli.parts import careful, pubsub_address, routes
 from relay.errors import ConfigurationError
 from relay.failed_head import FailedHead
 from relay.kernel.backoff import Delay, Retry
@@ -14,6 +14,7 @@ from relay.kernel.clock import Clock
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Pace, Runner
 from relay.kernel.worker import Worker
+from relay.operate.logs import kept_words
 from relay.outbox.outbox import Connect, Outbox
 from relay.publisher.failures import Attempts
 from relay.publisher.policy import PublishPolicy
@@ -94,7 +95,8 @@ def pace(settings: Settings) -> Pace:
 def publisher(settings: Settings, connect: Connect, observe: Observe) -> Publisher:
     """Build the publisher. It connects in its first pass: a database that is away is the loop's to wait for."""
     outbox = Outbox(connect, settings.relay_schema, round(settings.relay_idle_tx_ms.total_seconds() * 1000))
-    return Publisher(outbox, BROKERS[settings.relay_broker](settings), publish_policy(settings), observe)
+    policy = replace(publish_policy(settings), said=kept_words(careful(settings)))
+    return Publisher(outbox, BROKERS[settings.relay_broker](settings), policy, observe)
 
 
 def publish_policy(settings: Settings) -> PublishPolicy:

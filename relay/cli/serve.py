@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
-from relay.cli.parts import routes
+from relay.cli.parts import careful, routes
 from relay.cli.refusals import site_address
 from relay.cli.runners import RUNNERS, chosen, pace, publish_policy
 from relay.kernel.clock import Clock
@@ -35,7 +35,14 @@ class Site:
         asleep = settings.relay_idle_max_ms.total_seconds() if settings.relay_notify else 0.0
         silence = longest_silence(its_pace, pass_seconds, grace, asleep)
         hung = pass_seconds + grace
-        health = Health(clock.monotonic, silence, hung, topics=routes(settings).topics, runner=runner)
+        health = Health(
+            clock.monotonic,
+            silence,
+            hung,
+            topics=routes(settings).topics,
+            runner=runner,
+            redaction=careful(settings),
+        )
         metrics = Metrics(_version(), schema.newest(), time.time, health)
         self.listeners = (health, metrics)
         self._pages = Pages(health, metrics, self._address.token)

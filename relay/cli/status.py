@@ -4,16 +4,16 @@ import argparse
 import asyncio
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import Any
 
-from relay.cli.parts import duration, loaded, outbox_connector, routes
+from relay.cli.parts import duration, loaded, outbox_connector, routes, warned
 from relay.errors import ConfigurationError
 from relay.operate.check import Limits, breaches
 from relay.operate.status import Status, lines, status
 from relay.outbox import schema
-from relay.outbox.queue import COUNT_LIMIT, look
+from relay.outbox.queue import COUNT_LIMIT, BlockedKey, look
 from relay.settings import Settings
 
 
@@ -68,10 +68,13 @@ examples, the second for cron, which mails what is printed:
 async def _status(options: argparse.Namespace, settings: Settings) -> int:
     connect = outbox_connector(settings)
     routing = routes(settings).as_parameters
+    redaction = warned(settings)
     before: Status | None = None
     async with await connect() as connection:
         while True:
             now = await status(connection, settings.relay_schema, schema.newest(), routing)
+            blocked = [BlockedKey(**redaction.fields("blocked_key", key._asdict())) for key in now.blocked]
+            now = replace(now, blocked=blocked)
             if options.watch and sys.stdout.isatty() and not options.json:
                 print("\x1b[H\x1b[2J", end="")
             print(json.dumps(now.as_json()) if options.json else "\n".join(lines(now, before)), flush=True)

@@ -11,10 +11,11 @@ from typing import Any, Literal, assert_never
 
 from relay.brokers.pubsub_client import PubSubAddress
 from relay.brokers.pubsub_topics import PubSubTopics, TopicState
-from relay.cli.parts import loaded, outbox_connector, pubsub_address, routes
+from relay.cli.parts import loaded, outbox_connector, pubsub_address, routes, warned
 from relay.envelope import topic_fault
 from relay.errors import BrokerError, ConfigurationError
 from relay.kernel.failure import told
+from relay.kernel.line_redaction import Redaction
 from relay.outbox.statements import search_path, statement
 from relay.settings import Settings
 
@@ -109,7 +110,8 @@ async def _topics(options: argparse.Namespace, settings: Settings) -> int:
     address = pubsub_address(settings)
     named = await _named(options, settings, address)
     answers = await _answers(address, named, options.action)
-    _tell(answers, named, as_json=options.json)
+    errors = _errors(answers, warned(settings))
+    _tell(answers, errors, named, as_json=options.json)
     # A plan is about all of them; `ensure` answers for what it was to create.
     judged = answers if options.action == "plan" else filter(named.wanted, answers)
     return 0 if all(answers[name] in {TopicState.EXISTS, TopicState.CREATED} for name in judged) else 1
@@ -164,9 +166,8 @@ def _question(topics: PubSubTopics, action: Action, *, wanted: bool) -> Callable
             assert_never(action)
 
 
-def _tell(answers: Answers, named: Named, *, as_json: bool) -> None:
+def _tell(answers: Answers, errors: Mapping[str, str], named: Named, *, as_json: bool) -> None:
     """Print what is known, in the order in which it was asked; what went wrong is also told on stderr."""
-    errors = {name: _words(answer) for name, answer in answers.items() if isinstance(answer, BrokerError)}
     for name, error in errors.items():
         print(f"relay: topic {_shown(name)}: {error}", file=sys.stderr)
     if as_json:
@@ -206,9 +207,14 @@ def _remedy(state: TopicState, name: str, named: Named) -> str:
             assert_never(state)
 
 
-def _words(error: BrokerError) -> str:
+def _errors(answers: Answers, redaction: Redaction) -> dict[str, str]:
+    """What went wrong, by topic."""
+    return {name: _words(answer, redaction) for name, answer in answers.items() if isinstance(answer, BrokerError)}
+
+
+def _words(error: BrokerError, redaction: Redaction) -> str:
     hint = "; creating takes pubsub.topics.create" if error.code == "PERMISSION_DENIED" else ""
-    return f"{told(error)}{hint}"
+    return f"{redaction.words('command_failed', code=error.code, error=told(error)).error}{hint}"
 
 
 def _shown(name: str) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relay.kernel.clock import Clock
-from relay.kernel.failure import sentence
+from relay.kernel.line_redaction import Redaction
 from relay.kernel.shutdown import Shutdown
 from relay.kernel.worker import Outcome, Worker
 
@@ -22,11 +22,12 @@ class TickReport:
         """What runners raised, in their order. Errors that a report counts are none of these."""
         return [outcome.error for outcome in self.outcomes.values() if outcome and outcome.error]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self, redaction: Redaction | None = None) -> dict[str, Any]:
         """The report as the command prints it."""
+        careful = redaction or Redaction()
         return {
             "duration_ms": round(self.seconds * 1000),
-            "runners": {name: _runner_json(outcome) for name, outcome in self.outcomes.items()},
+            "runners": {name: _runner_json(name, outcome, careful) for name, outcome in self.outcomes.items()},
         }
 
 
@@ -45,10 +46,10 @@ async def tick(
     return TickReport(outcomes, clock.monotonic() - began)
 
 
-def _runner_json(outcome: Outcome | None) -> dict[str, Any]:
+def _runner_json(name: str, outcome: Outcome | None, redaction: Redaction) -> dict[str, Any]:
     if outcome is None:
         return {"ran": False}
-    report = outcome.report
+    report, error = outcome.report, outcome.error
     return {
         "ran": True,
         "processed": report.processed,
@@ -57,5 +58,5 @@ def _runner_json(outcome: Outcome | None) -> dict[str, Any]:
         "errors": report.errors,
         "next": report.next.value,
         "duration_ms": round(outcome.seconds * 1000),
-        "error": sentence(outcome.error) if outcome.error else None,
+        "error": redaction.of_error("pass_failed", error, runner=name).error if error else None,
     }

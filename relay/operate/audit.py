@@ -9,7 +9,8 @@ published. A row owes its message only if it was marked published before the las
 published while the audit ends is `late` and not lost.
 
 The subscription is consumed: it needs to be one of its own that existed before the first event, and a second audit of
-it sees only what came since. Rows that were deleted since their messages went out make these unknown.
+it sees only what came since. Rows that were deleted since their messages went out make these unknown, but for those
+that `relay forget` removed, where this role may read the record of it. What it redacted is compared by its id alone.
 """
 
 import re
@@ -88,6 +89,7 @@ class AuditReport:
     pending: int  # rows that are still to be published
     failed: int  # rows that will not be unless an operator retries them
     discarded: int  # rows that an operator gave up
+    forgotten: int  # seen, and removed by relay forget
     early: int  # seen although their rows are not marked published: a crash came between
     late: int  # marked published while the audit ended, and not seen yet
 
@@ -183,6 +185,12 @@ async def _record_rows(
                 ledger.record_rows(page)
                 count += len(page)
                 progress("rows compared", count)
+        ((may_read,),) = await (await connection.execute(statement("audit_rights"))).fetchall()
+        if may_read:
+            async with connection.cursor("removed") as removed:
+                await removed.execute(statement("audit_removed"))
+                while ids := await removed.fetchmany(_PAGE):
+                    ledger.record_removed(ids)
 
 
 def _names_of(topic: str, project: str) -> list[str]:

@@ -19,6 +19,7 @@ _WORDS = {
     "pending": "rows still to be published",
     "failed": "rows that failed and are not published",
     "discarded": "rows that an operator gave up, and that are not published",
+    "forgotten": "received, and their rows were removed by relay forget",
     "early": "received, and their rows are not marked published",
     "late": "marked published while the audit ended, not received yet",
 }

@@ -8,7 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from relay.errors import ConfigurationError, OperateError
-from relay.outbox.failed import DISCARDED, START, Action, Cursor, FailedRows, Filter, Named, Operator, Row
+from relay.outbox.actions import Operator
+from relay.outbox.failed import DISCARDED, START, Action, Cursor, FailedRows, Filter, Named, Row
 
 BATCH = 500
 NON_RETRYABLE = "non_retryable"

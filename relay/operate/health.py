@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 
 from relay.errors import ConfigurationError, SchemaError
-from relay.kernel.failure import sentence
+from relay.kernel.line_redaction import Redaction
 from relay.kernel.observe import LoopDied, PassFailed, PassFinished, ShutdownBegan
 from relay.kernel.runner import Pace
 from relay.operate.events import Reconnected, Started
@@ -92,22 +92,26 @@ class Health:
 
     `silence` is what `longest_silence` says of the runner; `hung` is the length from which on a pass did not end by
     itself but had to be cancelled, which proves that it was stuck and not that it moves. `topics` are those of the
-    settings; one that only a row names may be mistyped, and says nothing of the broker.
+    settings; one that only a row names may be mistyped, and says nothing of the broker. `redaction` is asked about
+    errors.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- what it judges by, each by its name
         self,
         monotonic: Callable[[], float],
         silence: float,
         hung: float,
         topics: Collection[str] = (),
         runner: str = "publish",
+        *,
+        redaction: Redaction | None = None,
     ) -> None:
         self._monotonic = monotonic
         self._configured = frozenset(topics)
         self._silence = silence
         self._hung = hung
         self._runner = runner
+        self._redaction = redaction or Redaction()
         self._moved = monotonic()
         self._database = Check("database", State.FAILED, "the database has not been reached yet")
         self._schema = Check("schema", State.FAILED, "the schema's version has not been read yet")
@@ -141,7 +145,7 @@ class Health:
             case ShutdownBegan():
                 self._stopping = event.reason or "asked to stop"
             case LoopDied():
-                self._died = f"the loop of {event.runner} died: {sentence(event.error)}"
+                self._died = f"the loop of {event.runner} died: {self._said('loop_died', event)}"
 
     def ready(self) -> Verdict:
         """Whether events that are emitted now will be published: the last pass did its work and nothing is stuck."""
@@ -166,13 +170,16 @@ class Health:
     def _failed(self, event: PassFailed) -> None:
         if event.seconds < self._hung:
             self._moves()
-        said = sentence(event.error)
+        said = self._said("pass_failed", event)
         self._passes = Check("pipeline", State.FAILED, f"the last pass failed: {said}")
         if _holds(event.error, SchemaError):
             self._database = Check("database", State.OK)
             self._schema = Check("schema", State.FAILED, said)
         elif _holds(event.error, ConfigurationError, psycopg.Error):
             self._database = Check("database", State.FAILED, said)
+
+    def _said(self, line: str, event: PassFailed | LoopDied) -> str:
+        return self._redaction.of_error(line, event.error, runner=event.runner).error
 
     def _settled(self, event: BatchSettled) -> None:
         # As good as a pass that ended: a claim, the broker's answers and a commit. A backlog's first pass takes long.

@@ -21,7 +21,8 @@ _OPEN = """
     create table arrivals (number integer primary key, message_id text not null, event_id text, sequence text,
                            ordering_key text not null, body_digest blob not null);
     create table rows (id integer primary key, event_id text not null, ordering_key text not null,
-                       body_digest blob not null, here integer not null, state text not null);
+                       body_digest blob, here integer not null, state text not null);
+    create table removed (event_id text primary key) without rowid;
 """
 
 # Once all is recorded: an index is built faster than it is kept.
@@ -40,15 +41,16 @@ _FINDINGS: Mapping[str, str] = MappingProxyType(
             where here and state = 'published' and event_id not in (select event_id from firsts) order by id""",
         "unknown": """
             select event_id from firsts
-            where event_id not in (select event_id from rows) order by number""",
+            where event_id not in (select event_id from rows) and event_id not in (select event_id from removed)
+            order by number""",
         "undecodable": """
             select message_id from arrivals where event_id is null group by message_id order by min(number)""",
         "misrouted": """
             select event_id from firsts join rows using (event_id) where not here order by number""",
         "mismatched": """
             select event_id from arrivals as a join rows as r using (event_id)
-            where a.sequence is not cast(r.id as text) or a.ordering_key <> r.ordering_key
-               or a.body_digest <> r.body_digest
+            where a.sequence is not cast(r.id as text)
+               or r.body_digest is not null and (a.ordering_key <> r.ordering_key or a.body_digest <> r.body_digest)
             group by event_id order by min(number)""",
         "inversions": """
             select event_id from (
@@ -77,6 +79,9 @@ _TOTALS: Mapping[str, str] = MappingProxyType(
         "pending": "select count(*) from rows where here and state = 'pending'",
         "failed": "select count(*) from rows where here and state = 'failed'",
         "discarded": "select count(*) from rows where here and state = 'discarded'",
+        "forgotten": """
+            select count(*) from firsts
+            where event_id in (select event_id from removed) and event_id not in (select event_id from rows)""",
     }
 )
 
@@ -97,7 +102,7 @@ class Row(NamedTuple):
     id: int
     event_id: str
     ordering_key: str
-    body_digest: bytes
+    body_digest: bytes | None  # None: the row was redacted, and tells neither its key nor its body
     here: bool
     state: str
 
@@ -143,6 +148,11 @@ class Ledger:
         """Write rows down."""
         with self._database:
             self._database.executemany("insert into rows values (?, ?, ?, ?, ?, ?)", rows)
+
+    def record_removed(self, event_ids: Iterable[tuple[str]]) -> None:
+        """Write events down whose rows were forgotten."""
+        with self._database:
+            self._database.executemany("insert or ignore into removed values (?)", event_ids)
 
     def compare(self) -> tuple[dict[str, int], dict[str, Finding]]:
         """Count everything, once all is recorded: totals by name, and findings by name."""

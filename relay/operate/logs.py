@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from structlog.typing import FilteringBoundLogger
 
 from relay.kernel.failure import code, origin
-from relay.kernel.line_redaction import Redact
+from relay.kernel.line_redaction import Redact, Redaction, Words
 from relay.kernel.line_writer import LineWriter, error_fields
 from relay.kernel.log_output import adopt_libraries, logger
 from relay.kernel.observe import (
@@ -63,7 +63,7 @@ class LogLines:
         self._lines = LineWriter(log, redact, monotonic, _named)
         self._repeats = self._lines.repeats
 
-    def __call__(self, event: object) -> None:  # noqa: C901, PLR0912 -- one case for each event
+    def __call__(self, event: object) -> None:  # noqa: C901 -- one case for each event
         """Write the event's line, if it has one."""
         self._lines.recovered(self._repeats.due(end=isinstance(event, ShutdownEnded)))
         match event:
@@ -82,36 +82,9 @@ class LogLines:
                     remedy="none is needed when the server comes back; where there are too many connections, allow "
                     "the role and the database as many as RELAY_SLOTS and one, or lower it",
                 )
-            case RowRetried():
-                self._lines.write(
-                    "warning",
-                    "row_retried",
-                    **_row(event.row, event.batch_size, event.attempt_count),
-                    **_failure(event.topic, event.error),
-                    delay_seconds=round(event.delay_seconds, 3),
-                    consequence="the row has one attempt less, and comes again after the delay",
-                )
-            case RowFailed():
-                self._lines.write(
-                    "error",
-                    "row_failed",
-                    **_row(event.row, event.batch_size, event.attempt_count),
-                    **_failure(event.topic, event.error),
-                    reason=event.reason,
-                    blocks_key=event.blocks_key,
-                    consequence=f"the row is kept as failed ({event.reason}) and is not published"
-                    + ("; its ordering key waits until it is retried or discarded" if event.blocks_key else ""),
-                )
-            case KeyRests():
-                self._lines.write(
-                    "warning",
-                    "key_rests",
-                    **_row(event.row, event.batch_size, event.row.attempt_count),
-                    **_failure(event.topic, event.error),
-                    delay_seconds=round(event.delay_seconds, 3),
-                    consequence="the topic takes others: this row's ordering key is left alone for the delay, "
-                    "and nobody pays",
-                )
+            case RowRetried() | RowFailed() | KeyRests():
+                level, name, fields = row_line(event)
+                self._lines.write(level, name, **fields)
             case TopicOpened() | TopicProbed():
                 self._topic(event)
             case TopicClosed():
@@ -279,6 +252,59 @@ class LogLines:
             consequence="what the pass had begun is rolled back, and stays pending",
             **({} if isinstance(advice, Summary) else {"seconds": round(event.seconds, 3)}),
         )
+
+
+def row_line(event: RowRetried | RowFailed | KeyRests) -> tuple[str, str, dict[str, Any]]:
+    """The level, the name and the fields of what is told of a row that failed."""
+    match event:
+        case RowRetried():
+            return (
+                "warning",
+                "row_retried",
+                {
+                    **_row(event.row, event.batch_size, event.attempt_count),
+                    **_failure(event.topic, event.error),
+                    "delay_seconds": round(event.delay_seconds, 3),
+                    "consequence": "the row has one attempt less, and comes again after the delay",
+                },
+            )
+        case RowFailed():
+            waits = "; its ordering key waits until it is retried or discarded" if event.blocks_key else ""
+            return (
+                "error",
+                "row_failed",
+                {
+                    **_row(event.row, event.batch_size, event.attempt_count),
+                    **_failure(event.topic, event.error),
+                    "reason": event.reason,
+                    "blocks_key": event.blocks_key,
+                    "consequence": f"the row is kept as failed ({event.reason}) and is not published{waits}",
+                },
+            )
+        case KeyRests():
+            return (
+                "warning",
+                "key_rests",
+                {
+                    **_row(event.row, event.batch_size, event.row.attempt_count),
+                    **_failure(event.topic, event.error),
+                    "delay_seconds": round(event.delay_seconds, 3),
+                    "consequence": "the topic takes others: this row's ordering key is left alone for the delay, and "
+                    "nobody pays",
+                },
+            )
+        case _:
+            assert_never(event)
+
+
+def kept_words(redaction: Redaction) -> Callable[[RowRetried | RowFailed | KeyRests], Words]:
+    """What the outbox keeps of a row's error: what its line says."""
+
+    def said(event: RowRetried | RowFailed | KeyRests) -> Words:
+        level, name, fields = row_line(event)
+        return redaction.words(name, level, **fields)
+
+    return said
 
 
 def _named(kind: str, subject: str) -> dict[str, Any]:

@@ -11,7 +11,9 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.rows import args_row, dict_row
 
-from relay.errors import InvariantError, OperateError
+from relay.errors import OperateError
+from relay.outbox import actions
+from relay.outbox.actions import Change, Operator
 from relay.outbox.queue import COUNT_LIMIT, operating
 from relay.outbox.statements import statement
 
@@ -25,8 +27,12 @@ class Action(Enum):
     DISCARD = "discard"
 
     def fits(self, row: "Row") -> bool:
-        """Whether it can be done to the row as it was read: one that failed, and is not given up a second time."""
-        return row.failed_at is not None and not (self is Action.DISCARD and row.failure_reason == DISCARDED)
+        """Whether it can be done to the row as it was read: one that failed, and is not given up a second time.
+
+        What was redacted has nothing left that could be published.
+        """
+        given_up = self is Action.DISCARD and row.failure_reason == DISCARDED
+        return row.failed_at is not None and not row.redacted and not given_up
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +84,7 @@ class Row(NamedTuple):
     attempt_count: int
     last_error_code: str | None
     last_error: str | None
-
-
-class Operator(NamedTuple):
-    """Who acts, and why."""
-
-    by: str
-    why: str | None
+    redacted: bool  # `relay forget --redact` emptied it
 
 
 class FailedRows:
@@ -95,12 +95,9 @@ class FailedRows:
         self._schema = schema
         self._routing = routing
 
-    async def start(self) -> tuple[datetime, UUID, str]:
-        """The database's time, an id for one command's actions, and the role that asks."""
-        async with operating(self._connection, self._schema):
-            cursor = await self._connection.execute(statement("operate_start"))
-            ((now, action_id, role),) = await cursor.fetchall()
-        return now, action_id, role
+    async def start(self) -> actions.Start:
+        """Begin a command."""
+        return await actions.start(self._connection, self._schema)
 
     async def page(self, wanted: Filter, rows: int, after: Cursor = START) -> list[Row]:
         """The next rows that are meant, in the order in which they failed."""
@@ -153,14 +150,8 @@ class FailedRows:
         return [row for row in rows if action.fits(row) and now.get(row.id) == (row.failed_at, row.failure_reason)]
 
     async def _apply(self, action: Action, ids: list[int], operator: Operator, action_id: UUID) -> None:
-        record = {"action_id": action_id, "action": action.value, "by": operator.by, "why": operator.why, "ids": ids}
-        for name in ("actions_record", f"failed_{action.value}"):
-            done = await self._connection.execute(statement(name), record)
-            if done.rowcount != len(ids):
-                raise InvariantError(
-                    f"{name} changed {done.rowcount} of {len(ids)} rows although this transaction holds their locks; "
-                    "it is rolled back"
-                )
+        change = Change(f"failed_{action.value}", "actions_record", action.value)
+        await actions.apply(self._connection, change, ids, operator, action_id)
         # A relay that sleeps takes a retried row at once.
         await self._connection.execute(statement("wake"))
 

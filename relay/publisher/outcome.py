@@ -8,7 +8,7 @@ from typing import NamedTuple
 from relay.envelope import Message, topic_fault
 from relay.errors import MessageError
 from relay.failed_head import FailedHead
-from relay.kernel.failure import code, sentence
+from relay.kernel.line_redaction import Words
 from relay.kernel.runner import Report
 from relay.outbox.batch import Batch
 from relay.outbox.rows import Charged, Claimed, Taken
@@ -18,6 +18,7 @@ from relay.publisher.delivered import Delivered, Guilty
 from relay.publisher.events import BatchSettled, KeyRests, RowFailed, RowRetried
 from relay.publisher.failures import Attempts, Charge, Suspicion, charge, verdict
 from relay.publisher.message import Sendable, message_of
+from relay.publisher.policy import Said
 from relay.routes import Routes
 
 CODE_CHARACTERS = 64
@@ -45,12 +46,12 @@ class Charging(NamedTuple):
     charge: Charge
     blocks_key: bool
 
-    @property
-    def charged(self) -> Charged:
-        """What the outbox is to remember of it."""
-        (row, error, _), paid = self.guilty, self.charge
-        said = code(error)[:CODE_CHARACTERS], sentence(error)
-        return Charged(row.id, paid.attempts, *said, paid.reason, self.blocks_key, paid.delay_seconds)
+    def charged(self, said: Words) -> Charged:
+        """What the outbox is to remember of it; `said` of the error."""
+        paid, reason = self.charge, said.code[:CODE_CHARACTERS]
+        return Charged(
+            self.guilty.row.id, paid.attempts, reason, said.error, paid.reason, self.blocks_key, paid.delay_seconds
+        )
 
     def event(self, batch_size: int) -> RowFailed | RowRetried | KeyRests:
         """What happened to the row."""
@@ -166,10 +167,11 @@ def _blocks_key(row: Claimed, paid: Charge, head: FailedHead) -> bool:
     return paid.reason is not None and row.ordering_key is not None and head.blocks(row.event_type)
 
 
-async def settle(batch: Batch, outcome: Outcome) -> None:
-    """Write down what the outcome changes, and commit."""
+async def settle(batch: Batch, outcome: Outcome, said: Said) -> None:
+    """Write down what the outcome changes, and commit. `said` has the words in which an error is kept."""
+    rows = len(outcome.claimed)
     crash_points.reached(Point.SETTLE_BEFORE)
     async with batch.settling():
-        batch.mark(outcome.accepted, [charging.charged for charging in outcome.charged])
+        batch.mark(outcome.accepted, [each.charged(said(each.event(rows))) for each in outcome.charged])
         crash_points.reached(Point.SETTLE_AFTER)
         crash_points.reached(Point.COMMIT_BEFORE)

@@ -1,10 +1,14 @@
 """What the settings say about publishing, as one value."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from relay.failed_head import FailedHead
 from relay.kernel.backoff import Delay
+from relay.kernel.failure import code, sentence
+from relay.kernel.line_redaction import Words
 from relay.kernel.runner import Pace
+from relay.publisher.events import KeyRests, RowFailed, RowRetried
 from relay.publisher.failures import Attempts
 from relay.routes import Routes
 
@@ -12,6 +16,15 @@ from relay.routes import Routes
 _LEAST_PATIENCE, _MOST_PATIENCE = 0.05, 1.0
 # So many requests that hang fit into the publish budget, with some that do not: one leaves time to find out why.
 REQUESTS_IN_BUDGET = 3.2
+
+
+# The words in which the outbox keeps what a row fails of.
+Said = Callable[[RowFailed | RowRetried | KeyRests], Words]
+
+
+def plainly(event: RowFailed | RowRetried | KeyRests) -> Words:
+    """As any error is told."""
+    return Words(code(event.error), sentence(event.error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +44,7 @@ class PublishPolicy:
     poll: Delay
     outage: Delay
     failed_head: FailedHead = field(default_factory=FailedHead)
+    said: Said = plainly
 
     @property
     def pace(self) -> Pace:

@@ -61,7 +61,7 @@ class Probes:
                 }
                 delivered = await self._sender.probe(asked, monotonic)
                 outcome = judge(rows, built, delivered, self._policy.attempts, self._policy.failed_head)
-                await settle(batch, outcome)
+                await settle(batch, outcome, self._policy.said)
         except BaseException:  # a cancellation, too: others have their turn before it is tried again
             for topic in topics:
                 self._circuits.not_asked(topic, monotonic())

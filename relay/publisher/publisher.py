@@ -180,7 +180,7 @@ class Publisher:
             with self._has(claim.rows):
                 delivered = await self._sender.send(batch, built.by_topic, monotonic)
                 outcome = judge(claim.rows, built, delivered, self._policy.attempts, self._policy.failed_head)
-                await settle(batch, outcome)
+                await settle(batch, outcome, self._policy.said)
         crash_points.reached(Point.COMMIT_AFTER)
         for event in outcome.events(monotonic() - began):
             self._observe(event)

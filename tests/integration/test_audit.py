@@ -209,6 +209,21 @@ async def test_a_message_of_no_row_is_unknown(hand: Hand, audit: Audit, channel:
     assert report.examples == {"unknown": (NOBODYS_EVENT,)}
 
 
+async def test_what_was_forgotten_is_no_fault(hand: Hand, audit: Audit, in_order: Channel, relay: Commands) -> None:
+    """A removed row is known by its record, a redacted one by its id; one that somebody deleted stays unknown."""
+    forgotten = [hand.emit(aggregate_id=name, ordering_key=name) for name in ("removed", "redacted", "deleted")]
+    await hand.relay(*forgotten)
+    for way in (["removed"], ["redacted", "--redact"]):
+        assert relay("forget", "--aggregate", "order", *way, "--reason", "ticket 815").returncode == 0
+    hand.connection.execute("delete from outbox_events where aggregate_id = 'deleted'")
+    hand.connection.commit()
+
+    report = await audit(in_order)
+
+    assert report.examples == {"unknown": (forgotten[2],)}
+    assert (report.forgotten, report.expected, report.seen) == (1, 1, 3)
+
+
 @pytest.mark.parametrize("attributes", [{}, {"event_id": "7"}, {"event_id": NOBODYS_EVENT.replace("-", "")}])
 async def test_a_message_without_an_event_id_is_undecodable(
     hand: Hand, audit: Audit, channel: Channel, attributes: dict[str, str]

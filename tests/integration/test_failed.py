@@ -12,8 +12,9 @@ from relay import emit
 from relay.errors import ConfigurationError, MigrationError, OperateError
 from relay.operate import failed
 from relay.outbox import schema
+from relay.outbox.actions import Operator
 from relay.outbox.connect import connect_async
-from relay.outbox.failed import START, Action, FailedRows, Filter, Named, Operator
+from relay.outbox.failed import START, Action, FailedRows, Filter, Named
 from relay.outbox.queue import look
 from tests.support.outbox import count, event
 

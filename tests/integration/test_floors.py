@@ -15,8 +15,9 @@ import pytest
 from relay import emit
 from relay.kernel.runner import Budget
 from relay.outbox import floors
+from relay.outbox.actions import Operator
 from relay.outbox.connect import connect_async
-from relay.outbox.failed import Action, FailedRows, Named, Operator
+from relay.outbox.failed import Action, FailedRows, Named
 from relay.outbox.outbox import Outbox
 from relay.outbox.statements import statement
 from relay.routes import Routes

@@ -14,7 +14,8 @@ from relay.errors import BrokerError
 from relay.failed_head import FailedHead
 from relay.kernel.backoff import Retry
 from relay.kernel.runner import Next, Report
-from relay.outbox.failed import Action, FailedRows, Named, Operator
+from relay.outbox.actions import Operator
+from relay.outbox.failed import Action, FailedRows, Named
 from relay.publisher.delivery import LANES_AT_ONCE
 from relay.publisher.events import KeyRests, RowFailed, TopicOpened
 from relay.publisher.failures import Attempts

@@ -206,3 +206,51 @@ def test_history_is_found_by_its_row_and_by_its_command(connection: psycopg.Conn
         "outbox_actions_pkey",
         "outbox_actions_of_one_command",
     }
+
+
+def plan_text(connection: psycopg.Connection[Any], name: str, values: dict[str, Any]) -> str:
+    """The plan of a statement, as Postgres writes it for people."""
+    cursor = psycopg.ClientCursor(connection)
+    return "\n".join(line for (line,) in cursor.execute(b"explain (verbose) " + statement(name), values))
+
+
+@pytest.mark.parametrize("meant", [1, 10_000])
+def test_a_walk_that_looks_for_aggregates_reads_pages_of_the_primary_key(
+    connection: psycopg.Connection[Any], meant: int
+) -> None:
+    """Each row of a page once, whatever it is looked for, and the same for every page."""
+    values = {"types": ["order"] * meant, "ids": list(map(str, range(1, meant + 1))), "newest": 10**9, "rows": 500}
+    for after in (0, 20_000):
+        (scan,) = scans(connection, "forget_page", {**values, "after": after})
+        assert (scan["Index Name"], scan["Actual Rows"], scan["Actual Loops"]) == ("outbox_events_pkey", 500, 1)
+        assert scan["Index Cond"].startswith("((id > ")
+        assert scan.get("Rows Removed by Filter", 0) == 0
+        # The aggregates are read once, and not once a row.
+        assert "hashed SubPlan" in plan_text(connection, "forget_page", {**values, "after": after})
+    assert connection.execute(
+        "select count(*) from pg_indexes where tablename = 'outbox_events' and indexdef ~ 'aggregate'"
+    ).fetchone() == (0,)
+
+
+@pytest.mark.parametrize("name", ["forget_record", "forget_remove", "forget_redact"])
+def test_forgetting_looks_rows_up_by_id(connection: psycopg.Connection[Any], name: str) -> None:
+    """Those that were found, and no other."""
+    ids = [row[0] for row in connection.execute("select id from outbox_events order by id desc limit 500")]
+    (lock,) = scans(connection, "forget_lock", {"types": ["order"], "ids": ["7"], "rows": ids})
+    assert (lock["Index Name"], lock["Actual Rows"]) == ("outbox_events_pkey", 500)
+    record = {
+        "ids": ids,
+        "action_id": "0190163d-8694-739b-aea5-966c26f8ad91",
+        "action": "remove",
+        "by": "me",
+        "why": "w",
+    }
+    (scan,) = scans(connection, name, record)
+    assert (scan["Index Name"], scan["Actual Rows"]) == ("outbox_events_pkey", 500)
+    assert scan.get("Rows Removed by Filter", 0) == 0
+
+
+def test_the_newest_row_is_read_at_the_end_of_the_primary_key(connection: psycopg.Connection[Any]) -> None:
+    """One row, of however many."""
+    (scan,) = scans(connection, "forget_mark", {})
+    assert (scan["Index Name"], scan["Actual Rows"]) == ("outbox_events_pkey", 1)

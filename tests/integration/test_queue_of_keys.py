@@ -8,8 +8,9 @@ import pytest
 
 from relay import emit
 from relay.outbox import queue as queues
+from relay.outbox.actions import Operator
 from relay.outbox.connect import connect_async
-from relay.outbox.failed import Action, FailedRows, Filter, Operator
+from relay.outbox.failed import Action, FailedRows, Filter
 from relay.outbox.queue import BlockedKey, Queue, blocked_keys, look
 from relay.outbox.statements import statement
 from tests.support.outbox import event

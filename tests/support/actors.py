@@ -17,8 +17,9 @@ from relay.envelope import Message
 from relay.errors import BrokerError
 from relay.kernel.runner import Budget
 from relay.operate import failed
+from relay.outbox.actions import Operator
 from relay.outbox.connect import connect_async
-from relay.outbox.failed import Action, FailedRows, Named, Operator
+from relay.outbox.failed import Action, FailedRows, Named
 from relay.outbox.outbox import Outbox
 from relay.outbox.wire import COMMIT
 from relay.publisher.crash_points import Point

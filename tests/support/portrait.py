@@ -12,7 +12,7 @@ _PORTRAIT = """
            attnotnull, attidentity, pg_get_expr(adbin, adrelid))
       from pg_attribute join pg_class on pg_class.oid = attrelid
       left join pg_attrdef on adrelid = attrelid and adnum = attnum
-     where relnamespace = %(schema)s::regnamespace and attnum > 0
+     where relnamespace = %(schema)s::regnamespace and attnum > 0 and not attisdropped
     union all
     select 'index', indexrelid::regclass::text, pg_get_indexdef(indexrelid)
       from pg_index join pg_class on pg_class.oid = indexrelid where relnamespace = %(schema)s::regnamespace

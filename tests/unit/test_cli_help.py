@@ -29,7 +29,7 @@ def _examples(parser: argparse.ArgumentParser) -> list[str]:
 
 def _arguments(example: str) -> list[str]:
     """What the shell would hand to our program."""
-    words = shlex.split(example.partition(" > ")[0])
+    words = shlex.split(re.split(" [<>] ", example)[0])
     return words[words.index("relay", words.index("-m")) + 1 :]
 
 
@@ -50,6 +50,7 @@ def test_every_command_is_known_here() -> None:
         "failed list",
         "failed retry",
         "failed show",
+        "forget",
         "migrate",
         "run",
         "status",

@@ -18,9 +18,13 @@ $$;
 
 comment on table outbox_actions is 'What operators did to failed rows of outbox_events, by relay failed retry and discard. Rows are only ever added.';
 alter table outbox_actions
-    drop constraint outbox_actions_failed,
+    drop constraint outbox_actions_state,
+    drop constraint outbox_actions_why,
     drop constraint outbox_actions_action,
+    drop column published_at,
     add constraint outbox_actions_action check (action in ('retry', 'discard')),
+    add constraint outbox_actions_why check (
+        char_length(why) between 1 and 1024 and (action <> 'discard' or why is not null)),
     alter failure_reason set not null,
     alter failed_at set not null;
 

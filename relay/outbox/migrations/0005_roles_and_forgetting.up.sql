@@ -186,14 +186,19 @@ begin
 end
 $$;
 
--- Rows that are forgotten were published, as a rule, and had not failed.
+-- Rows that are forgotten were published, as a rule, and had not failed; those that had neither were never published.
 alter table outbox_actions
+    add column published_at timestamptz,
     alter failed_at drop not null,
     alter failure_reason drop not null,
     drop constraint outbox_actions_action,
+    drop constraint outbox_actions_why,
     add constraint outbox_actions_action check (action in ('retry', 'discard', 'remove', 'redact')),
-    add constraint outbox_actions_failed check (
+    add constraint outbox_actions_why check (
+        char_length(why) between 1 and 1024 and (action = 'retry' or why is not null)),
+    add constraint outbox_actions_state check (
         (failed_at is null) = (failure_reason is null)
+        and (failed_at is null or published_at is null)
         and (failed_at is not null or action in ('remove', 'redact')));
 
 comment on table outbox_actions is 'What operators did to rows of outbox_events, by relay failed retry and discard, and relay forget. Rows are only ever added.';

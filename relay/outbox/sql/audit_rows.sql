@@ -1,7 +1,9 @@
 -- A row owes its message to the subscription once it was marked published before the silence in which it never came.
+-- Of a redacted row it cannot be told what its message was: no digest.
 -- `here` tells whether it belongs to the subscription's topic; now() is the same on every page of the cursor.
 select id, event_id::text, coalesce(ordering_key, '') as ordering_key,
-       sha256(convert_to(payload::text, 'UTF8')) as body_digest,
+       case when aggregate_id = '(forgotten)' and payload ? 'redacted' then null
+            else sha256(convert_to(payload::text, 'UTF8')) end as body_digest,
        coalesce(topic,
                 (select route.topic
                    from unnest(%(patterns)s::text[], %(pattern_topics)s::text[])

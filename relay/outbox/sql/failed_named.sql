@@ -7,7 +7,8 @@ select id, event_id::text, event_type, aggregate_type, aggregate_id,
                   where event_type like route.pattern order by place limit 1),
                 %(default_topic)s::text) as topic,
        ordering_key, blocks_key, created_at::text, failed_at::text, failure_reason,
-       attempt_count, last_error_code, last_error
+       attempt_count, last_error_code, last_error,
+       case when aggregate_id = '(forgotten)' then payload ? 'redacted' else false end as redacted
   from (select found.id as named_id
           from unnest(%(ids)s::bigint[]) as name (id)
          cross join lateral (select id from outbox_events where outbox_events.id = name.id offset 0) as found

@@ -9,7 +9,8 @@ select id, event_id::text, event_type, aggregate_type, aggregate_id,
                   where event_type like route.pattern order by place limit 1),
                 %(default_topic)s::text) as topic,
        ordering_key, blocks_key, created_at::text, failed_at::text, failure_reason,
-       attempt_count, last_error_code, last_error
+       attempt_count, last_error_code, last_error,
+       case when aggregate_id = '(forgotten)' then payload ? 'redacted' else false end as redacted
   from outbox_events
  where failed_at is not null
    and (%(discarded)s::boolean or failure_reason <> 'discarded')

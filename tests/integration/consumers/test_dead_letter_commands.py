@@ -60,6 +60,16 @@ async def test_without_a_replay_an_event_would_be_taken_for_processed(deceased: 
     assert deceased.acted_on == []
 
 
+async def test_a_list_shows_what_the_users_hook_leaves(deceased: Deceased, desk: DeadLetterDesk) -> None:
+    """One that fails, as this one of a hook that is none, leaves no text of the reason, and it is said so."""
+    await deceased.bury(7)
+
+    table = await run(desk, "list", *read(deceased), CONSUMERS_LOG_REDACT="operator:truth")
+
+    assert table.stdout.splitlines()[1].endswith("(redacted)")
+    assert table.stderr.startswith("consumers: warning: the hook of CONSUMERS_LOG_REDACT failed (TypeError): texts are")
+
+
 async def test_a_list_shows_what_failed_and_leaves_it(deceased: Deceased, desk: DeadLetterDesk) -> None:
     """For people and for scripts; nothing is held when it has ended."""
     event = await deceased.bury(7, "k")

@@ -1,13 +1,16 @@
 """What a dead letter says beside the message that it was."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from consumers.dead_letters import LEFT_OUT, attributes_of, original_attributes
+from consumers.dead_letters import LEFT_OUT, CarefulDeadLetters, attributes_of, original_attributes
 from consumers.delivery import Delivery
 from consumers.outcome import Dead, Invalid
 from consumers.sources.pubsub_dead_letters import fitting
+from relay.kernel.line_redaction import Redaction
 
 NOW = datetime(2025, 1, 31, 12, tzinfo=UTC)
 RELAYS = {
@@ -161,3 +164,54 @@ def test_whatever_the_room_is_what_a_replay_needs_stays_longest(room: int) -> No
     assert size(found) <= room
     if found:
         assert "dead_letter_ordering_key" in found
+
+
+async def test_a_reason_goes_through_the_users_own_hook() -> None:
+    """Asked as for the delivery's line; what it fails on is sent without a reason's text, and the rest as it was."""
+    sent: list[Mapping[str, str]] = []
+
+    class Topic:
+        topic = "dead"
+
+        async def open(self) -> None: ...
+
+        async def close(self) -> None: ...
+
+        async def send(self, delivery: Delivery, attributes: Mapping[str, str]) -> None:
+            assert delivery.message_id == "4711"
+            sent.append(attributes)
+
+    asked: list[dict[str, Any]] = []
+
+    def hook(line: dict[str, Any]) -> dict[str, Any]:
+        asked.append(line)
+        return line | {"error": line["error"].replace("Quuxley", "…")}
+
+    attributes = {
+        "event_type": "order.paid",
+        "dead_letter_code": "CARD",
+        "dead_letter_reason": "customer Quuxley has moved",
+        "dead_letter_consumer": "billing",
+    }
+    for redaction in (Redaction(hook), Redaction(lambda _: {}), Redaction()):
+        await CarefulDeadLetters(Topic(), redaction).send(
+            Delivery(body=b"{}", attributes={}, message_id="4711"), attributes
+        )
+    await CarefulDeadLetters(Topic(), Redaction(hook)).send(
+        Delivery(body=b"{}", attributes={}, message_id="4711"), {"event_type": "order.paid"}
+    )
+
+    reasons = [each.get("dead_letter_reason") for each in sent]
+    assert reasons == ["customer … has moved", "(redacted)", "customer Quuxley has moved", None]
+    assert {name: sent[0][name] for name in attributes if name != "dead_letter_reason"} == {
+        name: value for name, value in attributes.items() if name != "dead_letter_reason"
+    }
+    assert asked[0] == {
+        "event": "delivery_failed",
+        "level": "error",
+        "event_type": "order.paid",
+        "consumer": "billing",
+        "subscription": "",
+        "code": "CARD",
+        "error": "customer Quuxley has moved",
+    }

@@ -23,6 +23,7 @@ NOTHING: Mapping[str, Any] = dict.fromkeys(
         "inversions",
         "redelivered",
         "pending",
+        "forgotten",
         "early",
         "late",
     ],

@@ -29,6 +29,7 @@ CLEAN = AuditReport(
     pending=0,
     failed=0,
     discarded=0,
+    forgotten=0,
     early=0,
     late=0,
     examples={},
