@@ -155,7 +155,7 @@ def begun(session: Session) -> Comparison:
             return comparison
         except pg.ReadOnlySqlTransaction as error:
             raise ConfigurationError(f"--mark writes elsewhere: {told(error)}; assign what a row has") from error
-        if row == (True,):
+        if row is not None and row[0]:
             comparison.mark_fails = "--mark leaves a row as --pending has it; it would be taken again and again"
     return comparison
 

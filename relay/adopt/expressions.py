@@ -4,6 +4,7 @@ from collections.abc import Mapping as Pairs
 from typing import Any
 
 import psycopg
+from psycopg import errors as pg
 from psycopg import pq, sql
 from psycopg.errors import error_from_result
 from psycopg.postgres import types
@@ -71,7 +72,7 @@ def _type_of(connection: psycopg.Connection[Any], option: str, expression: str, 
     the second where it goes on as a query. The second also knows aggregates and sets, which are not of one row.
     """
     column = _prepared(connection, option, sql.SQL("select {} from {}").format(alone(expression), rows))
-    if column.nfields != 1 or column.nparams:
+    if column.nfields != 1 or column.nparams or column.ftype(0) == types["record"].oid:
         raise ConfigurationError(f"{option}: {expression[:128]!r} is not one expression over the columns of a row")
     _prepared(connection, option, sql.SQL("select 1 from {} where array[{}] is null").format(rows, alone(expression)))
     return int(column.ftype(0))
@@ -85,7 +86,7 @@ def _prepared(connection: psycopg.Connection[Any], option: str, query: sql.Compo
         result = pgconn.describe_prepared(b"")
     if result.status != pq.ExecStatus.COMMAND_OK:
         error = error_from_result(result)
-        if not error.sqlstate or not error.sqlstate.startswith(("42", "0A", "22")):
+        if isinstance(error, pg.InsufficientPrivilege) or not (error.sqlstate or "").startswith(("42", "0A", "22")):
             raise error
         raise ConfigurationError(
             f"{option}: {error.diag.message_primary}; names are looked up in the outbox's schema, "

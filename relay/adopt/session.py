@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 from psycopg import errors as pg
+from psycopg import sql
 from psycopg.pq import TransactionStatus
 
 from relay.adopt.expressions import verify
@@ -47,11 +48,20 @@ class Session:
 def opened(connection: psycopg.Connection[Any], outbox_schema: str, mapping: Mapping) -> Session:
     """Find the table and have the server read every expression. Raises ConfigurationError; nothing is changed."""
     require(connection, outbox_schema)
-    with connection.transaction():
-        place = placed(connection, mapping.table, outbox_schema)
-        enter(connection, outbox_schema)
-        table = examined(connection, place, mapping)
-        verify(connection, table, mapping)
+    try:
+        with connection.transaction():
+            place = placed(connection, mapping.table, outbox_schema)
+            enter(connection, outbox_schema)
+            table = examined(connection, place, mapping)
+            verify(connection, table, mapping)
+            # Rights, and policies that hide rows, are known where a statement begins to run.
+            connection.execute(sql.SQL("select from {} limit 0").format(table.identifier))
+            connection.execute("select from outbox_events limit 0")
+    except pg.InsufficientPrivilege as error:
+        raise ConfigurationError(
+            f"role {connection.info.user!r} cannot compare all rows: {error.diag.message_primary}; it needs select on "
+            f"{mapping.table} and on outbox_events, and row-level security must not hide rows from it"
+        ) from error
     return Session(connection, outbox_schema, table, mapping, Queries(table, mapping))
 
 
