@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import psycopg
 
-from relay.cli import audit, config, dev, doctor, emit, failed, forget, migrate, run, status, topics
+from relay.cli import adopt, audit, config, dev, doctor, emit, failed, forget, migrate, run, status, topics
 from relay.cli.complaints import said, unforeseen
 from relay.errors import BrokerError, ConfigurationError, RelayError
 from relay.kernel.command import FAILED, MISUSED, complain, not_text, release
@@ -76,5 +76,6 @@ def _parser() -> argparse.ArgumentParser:
     topics.add_to(commands)
     config.add_to(commands)
     audit.add_to(commands)
+    adopt.add_to(commands)
     dev.add_to(commands)
     return parser

@@ -1,0 +1,1 @@
+"""Moving in: another outbox table of the same database, compared first, then taken over without a gap."""

@@ -1,0 +1,3 @@
+exception when data_exception then
+    raise warning using errcode = sqlstate, message = {kept};
+    return null;
