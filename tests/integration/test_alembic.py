@@ -30,7 +30,7 @@ from tests.support.portrait import portrait, recorded
 from tests.support.postgres import fresh_database, held_migrations
 
 NEWEST = ladder.newest()
-DRIVERS = ["psycopg", "psycopg2", "asyncpg"]
+DRIVERS = ["psycopg", "psycopg_async", "psycopg2", "asyncpg"]
 
 ENV = """
 import asyncio
@@ -58,7 +58,7 @@ if context.is_offline_mode():
     context.configure(url=url, **options)
     with context.begin_transaction():
         context.run_migrations()
-elif "+asyncpg" in url:
+elif "async" in url.partition(":")[0]:
     asyncio.run(migrate_async())
 else:
     with create_engine(url, poolclass=pool.NullPool, **context.config.attributes["engine"]).connect() as connection:
