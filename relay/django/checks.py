@@ -45,7 +45,7 @@ def _concerns(alias: str) -> Iterator[Concern]:
         )
     if version < newest():
         yield Concern(
-            f"{where} is at version {version}, this code needs {newest()}.",
+            f"{where} is at version {version}, this code brings {newest()}.",
             # With all of them recorded, Django would do nothing.
             hint=migrate if waiting else "Run: python -m relay migrate",
             id="outbox.W001",

@@ -88,7 +88,7 @@ def migrations() -> tuple[Migration, ...]:
 
 
 def newest() -> int:
-    """The version that this code needs."""
+    """The version that this code was written for."""
     return migrations()[-1].version
 
 

@@ -12,6 +12,7 @@ from relay.outbox.ladder import LOCK_TIMEOUT, MIGRATION_LOCK, MIGRATION_TIMEOUT,
 from relay.outbox.ladder import newest as newest_version
 from relay.outbox.ladder import steps as steps_between
 
+# With the schema on the search_path, a function there may fit better than a variadic one that is not written out.
 _FRAME = """\
 do {tag}
 declare
@@ -23,7 +24,7 @@ begin
     if to_regnamespace({schema}) is null then
         raise exception using
             errcode = 'invalid_schema_name',
-            message = format('database %I has no schema %s', current_database(), {schema}),
+            message = pg_catalog.format('database %I has no schema %s', current_database(), {schema}),
             hint = 'Create it first, or name another one.';
     end if;
     perform set_config('lock_timeout', '{patience}', true);
@@ -40,13 +41,14 @@ exception
     when lock_not_available then
         raise exception using
             errcode = 'lock_not_available',
-            message = format('another transaction holds what the migration of schema %s needs, and did not end in '
-                             'time; nothing was changed', {schema}),
+            message = pg_catalog.format(
+                'another transaction holds what the migration of schema %s needs, and did not end in time; '
+                'nothing was changed', {schema}),
             hint = 'Find it in pg_stat_activity by its xact_start, let it end, and try again.';
     when insufficient_privilege then
         raise exception using
             errcode = 'insufficient_privilege',
-            message = format('role %I may not change schema %s: %s', current_user, {schema}, sqlerrm),
+            message = pg_catalog.format('role %I may not change schema %s: %s', current_user, {schema}, sqlerrm),
             hint = 'Grant it create on the schema, or migrate as the owner of the outbox.';
 end
 {tag};
@@ -56,8 +58,8 @@ _REFUSAL = """\
     if {condition} then
         raise exception using
             errcode = 'object_not_in_prerequisite_state',
-            message = format('the outbox in schema %s is at version %s, {but}; nothing was changed',
-                             {schema}, at_version),
+            message = pg_catalog.format(
+                'the outbox in schema %s is at version %s, {but}; nothing was changed', {schema}, at_version),
             hint = '{hint}';
     end if;
 """
@@ -67,9 +69,9 @@ _REFUSAL_OF_OLD_SNAPSHOTS = """\
     if at_version > {target} and current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
         raise exception using
             errcode = 'object_not_in_prerequisite_state',
-            message = format('the outbox in schema %s takes no step back in a %s transaction: events that were stored '
-                             'meanwhile would not be seen; nothing was changed',
-                             {schema}, current_setting('transaction_isolation')),
+            message = pg_catalog.format(
+                'the outbox in schema %s takes no step back in a %s transaction: events that were stored meanwhile '
+                'would not be seen; nothing was changed', {schema}, current_setting('transaction_isolation')),
             hint = 'Migrate in a transaction of the isolation level read committed.';
     end if;
 """

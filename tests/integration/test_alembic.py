@@ -1,6 +1,8 @@
 """The outbox in a project's Alembic revisions: on every driver, at once or printed, and beside autogenerate."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
@@ -23,12 +25,13 @@ from relay import emit
 from relay.dev.stack import Stack
 from relay.outbox import ladder, schema
 from relay.testing.databases import fresh_database
+from tests.support.commands import ROOT
 from tests.support.migrating import held_migrations
 from tests.support.outbox import event
 from tests.support.portrait import portrait, recorded
 
 NEWEST = ladder.newest()
-DRIVERS = ["psycopg", "psycopg2", "asyncpg"]
+DRIVERS = ["psycopg", "psycopg_async", "psycopg2", "asyncpg"]
 
 ENV = """
 import asyncio
@@ -56,7 +59,7 @@ if context.is_offline_mode():
     context.configure(url=url, **options)
     with context.begin_transaction():
         context.run_migrations()
-elif "+asyncpg" in url:
+elif "async" in url.partition(":")[0]:
     asyncio.run(migrate_async())
 else:
     with create_engine(url, poolclass=pool.NullPool, **context.config.attributes["engine"]).connect() as connection:
@@ -110,6 +113,27 @@ class Project:
     def upgrade(self, revision: str = "head") -> None:
         """Go up."""
         command.upgrade(self._config(), revision)
+
+    def start(self) -> subprocess.Popen[str]:
+        """Go up in a process of its own."""
+        program = """
+import sys
+from alembic import command
+from alembic.config import Config
+
+config = Config()
+config.set_main_option("script_location", sys.argv[1])
+config.set_main_option("path_separator", "os")
+config.attributes.update(url=sys.argv[2], options={}, engine={})
+command.upgrade(config, "head")
+"""
+        return subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", program, str(self._folder), self.url],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
     def downgrade(self, revision: str = "base") -> None:
         """Go back."""
@@ -464,6 +488,28 @@ def test_of_two_that_migrate_at_once_one_does_it(
             started += [threads.submit(relay_migrate) for _ in range(2)]
         for each in started:
             each.result()
+    assert made(connection) == made(migrated)
+    assert recorded(connection) == recorded(migrated)
+
+
+def test_of_two_alembics_at_once_one_makes_the_outbox(
+    project: Project, connection: psycopg.Connection[Any], migrated: psycopg.Connection[Any]
+) -> None:
+    """The other finds it made, and then that its revision was recorded meanwhile: Alembic itself takes no lock."""
+    project.revise("pass")
+    project.upgrade()
+    project.revise(f"outbox.upgrade(op, to={NEWEST})")
+    started: list[subprocess.Popen[str]] = []
+    try:
+        with held_migrations(project.database, waiting=2):
+            started += [project.start() for _ in range(2)]
+        outputs = [process.communicate(timeout=60)[0] for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    assert sorted(process.returncode for process in started) == [0, 1], outputs
+    assert sum("expected to match one row when updating 'r1' to 'r2'" in said for said in outputs) == 1
     assert made(connection) == made(migrated)
     assert recorded(connection) == recorded(migrated)
 

@@ -345,7 +345,7 @@ def test_the_check_says_what_to_do(project: Project, connection: psycopg.Connect
         return project.said("check", "--database", "default")
 
     assert "no issues" in project.said("check"), "no database is asked where none is named"
-    assert f"is at version 0, this code needs {NEWEST}" in checked()
+    assert f"is at version 0, this code brings {NEWEST}" in checked()
     assert "Run: python manage.py migrate outbox --database default" in checked()
     assert project.run("check", "--database", "default", "--fail-level", "WARNING").returncode == 1
 

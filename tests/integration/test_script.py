@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +142,19 @@ def test_strings_that_keep_their_backslashes_are_not_relied_on(connection: psyco
     connection.execute('create schema "a\\b\'c"')
     connection.execute(script.up("a\\b'c", NEWEST).encode())
     assert schema.version(connection, "a\\b'c") == NEWEST
+
+
+@pytest.mark.parametrize("script_of", [lambda: script.between("public", 1, 2), lambda: script.down("public", 0)])
+def test_its_own_words_are_not_made_by_a_function_of_somebody_elses(
+    connection: psycopg.Connection[Any], script_of: Callable[[], str]
+) -> None:
+    """Whoever may create in the schema could have it run what they like, with the rights of whoever migrates."""
+    schema.migrate(connection, "public", NEWEST)
+    connection.execute("insert into outbox_migrations (version, name) values (999, 'from_the_future')")
+    for arguments in ("text, text", "text, text, integer", "text, text, text", "text, name, text"):
+        connection.execute(
+            f"create function format({arguments}) returns text language plpgsql "
+            "as $$ begin raise exception 'theirs'; end $$".encode()
+        )
+    with pytest.raises(pg.ObjectNotInPrerequisiteState, match='the outbox in schema "public" is at version 999'):
+        connection.execute(script_of().encode())
