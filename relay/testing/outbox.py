@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Unpack, overload
 
+from psycopg import ProgrammingError, sql
 from psycopg import errors as pg
-from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from relay.errors import ConfigurationError
 from relay.outbox.connect import connect, connect_async
@@ -30,7 +31,7 @@ class Outbox:
     """
 
     def __init__(self, database_url: str, schema: str = "public", *, broker: MemoryBroker | None = None) -> None:
-        self.url = database_url
+        self.url = _checked(database_url)
         self.schema = schema
         self.broker = broker or MemoryBroker()
         """What `relay_once` publishes to."""
@@ -162,6 +163,24 @@ class Outbox:
             return await events_on_async(connection, self.schema)
         async with await connect_async(self.url) as own:
             return await events_on_async(own, self.schema)
+
+
+def _checked(url: str) -> str:
+    """Refuse what libpq cannot read without repeating it: it may hold a password."""
+    if not isinstance(url, str):
+        raise TypeError(f"database_url is of type {type(url).__name__}, not a text")
+    scheme, plus, _ = url.partition("://")[0].partition("+")
+    if plus and scheme.startswith("postgres"):
+        raise ValueError(
+            "database_url names a driver in its scheme; write postgresql:// without the + and what follows it"
+        )
+    try:
+        conninfo_to_dict(url)
+    except ProgrammingError:
+        raise ValueError(
+            "database_url is not a connection string; write it like postgresql://user:password@host:5432/db"
+        ) from None
+    return url
 
 
 def _matching(expected: Expected, events: list[EmittedEvent]) -> list[EmittedEvent]:

@@ -135,6 +135,21 @@ def test_a_session_of_sqlalchemy_is_seen_by_its_driver_connection(outbox: Outbox
     outbox.assert_nothing_emitted()
 
 
+@pytest.mark.parametrize(
+    ("url", "error", "words"),
+    [
+        ("postgresql+psycopg://u:secret@h/d", ValueError, "names a driver in its scheme; write postgresql:// without"),
+        ("secret", ValueError, "is not a connection string; write it like postgresql://"),
+        (sqlalchemy.make_url("postgresql://u:secret@h/d"), TypeError, "database_url is of type URL, not a text"),
+    ],
+)
+def test_what_is_no_url_is_refused(url: Any, error: type[Exception], words: str) -> None:
+    """Without what may be its password."""
+    with pytest.raises(error, match=words) as refused:
+        Outbox(url)
+    assert "secret" not in str(refused.value)
+
+
 def test_what_is_no_connection_is_refused(
     outbox: Outbox, connection: psycopg.Connection[Any], async_connection: psycopg.AsyncConnection[Any]
 ) -> None:
