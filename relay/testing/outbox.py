@@ -62,7 +62,8 @@ class Outbox:
     ) -> EmittedEvent | list[EmittedEvent]:
         """Fail unless there is such an event, or so many of them. Answers with the first, or with all of them."""
         __tracebackhide__ = True
-        return _required(Expected(event_type, fields), times, self._events(connection))
+        within = connection is not None
+        return _required(Expected(event_type, fields), times, self._events(connection), within=within)
 
     @overload
     async def assert_emitted_async(
@@ -77,7 +78,8 @@ class Outbox:
     ) -> EmittedEvent | list[EmittedEvent]:
         """Like `assert_emitted`, on an asynchronous connection."""
         __tracebackhide__ = True
-        return _required(Expected(event_type, fields), times, await self._events_async(connection))
+        within = connection is not None
+        return _required(Expected(event_type, fields), times, await self._events_async(connection), within=within)
 
     def assert_nothing_emitted(
         self, event_type: str | None = None, *, connection: Any = None, **fields: Unpack[Fields]
@@ -187,13 +189,15 @@ def _matching(expected: Expected, events: list[EmittedEvent]) -> list[EmittedEve
     return [event for event in events if not expected.differences(event)]
 
 
-def _required(expected: Expected, times: int | None, events: list[EmittedEvent]) -> EmittedEvent | list[EmittedEvent]:
+def _required(
+    expected: Expected, times: int | None, events: list[EmittedEvent], *, within: bool
+) -> EmittedEvent | list[EmittedEvent]:
     __tracebackhide__ = True
     if isinstance(times, bool) or (times is not None and times < 0):
         raise ValueError(f"times is {times!r}; give how often, as a number from 0")
     found = _matching(expected, events)
     if not found if times is None else len(found) != times:
-        raise AssertionError(not_found(expected, times, found, events))
+        raise AssertionError(not_found(expected, times, found, events, within=within))
     return found[0] if times is None else found
 
 
