@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Unpack, overload
 
+from psycopg import ProgrammingError, sql
 from psycopg import errors as pg
-from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
 from relay.errors import ConfigurationError
 from relay.outbox.connect import connect, connect_async
@@ -30,7 +31,7 @@ class Outbox:
     """
 
     def __init__(self, database_url: str, schema: str = "public", *, broker: MemoryBroker | None = None) -> None:
-        self.url = database_url
+        self.url = _checked(database_url)
         self.schema = schema
         self.broker = broker or MemoryBroker()
         """What `relay_once` publishes to."""
@@ -61,7 +62,8 @@ class Outbox:
     ) -> EmittedEvent | list[EmittedEvent]:
         """Fail unless there is such an event, or so many of them. Answers with the first, or with all of them."""
         __tracebackhide__ = True
-        return _required(Expected(event_type, fields), times, self._events(connection))
+        within = connection is not None
+        return _required(Expected(event_type, fields), times, self._events(connection), within=within)
 
     @overload
     async def assert_emitted_async(
@@ -76,7 +78,8 @@ class Outbox:
     ) -> EmittedEvent | list[EmittedEvent]:
         """Like `assert_emitted`, on an asynchronous connection."""
         __tracebackhide__ = True
-        return _required(Expected(event_type, fields), times, await self._events_async(connection))
+        within = connection is not None
+        return _required(Expected(event_type, fields), times, await self._events_async(connection), within=within)
 
     def assert_nothing_emitted(
         self, event_type: str | None = None, *, connection: Any = None, **fields: Unpack[Fields]
@@ -164,17 +167,37 @@ class Outbox:
             return await events_on_async(own, self.schema)
 
 
+def _checked(url: str) -> str:
+    """Refuse what libpq cannot read without repeating it: it may hold a password."""
+    if not isinstance(url, str):
+        raise TypeError(f"database_url is of type {type(url).__name__}, not a text")
+    scheme, plus, _ = url.partition("://")[0].partition("+")
+    if plus and scheme.startswith("postgres"):
+        raise ValueError(
+            "database_url names a driver in its scheme; write postgresql:// without the + and what follows it"
+        )
+    try:
+        conninfo_to_dict(url)
+    except ProgrammingError:
+        raise ValueError(
+            "database_url is not a connection string; write it like postgresql://user:password@host:5432/db"
+        ) from None
+    return url
+
+
 def _matching(expected: Expected, events: list[EmittedEvent]) -> list[EmittedEvent]:
     return [event for event in events if not expected.differences(event)]
 
 
-def _required(expected: Expected, times: int | None, events: list[EmittedEvent]) -> EmittedEvent | list[EmittedEvent]:
+def _required(
+    expected: Expected, times: int | None, events: list[EmittedEvent], *, within: bool
+) -> EmittedEvent | list[EmittedEvent]:
     __tracebackhide__ = True
     if isinstance(times, bool) or (times is not None and times < 0):
         raise ValueError(f"times is {times!r}; give how often, as a number from 0")
     found = _matching(expected, events)
     if not found if times is None else len(found) != times:
-        raise AssertionError(not_found(expected, times, found, events))
+        raise AssertionError(not_found(expected, times, found, events, within=within))
     return found[0] if times is None else found
 
 

@@ -13,24 +13,23 @@ from relay.errors import SchemaError
 from relay.testing.emitted import EmittedEvent
 
 
-def events_on(connection: object, schema: str) -> list[EmittedEvent]:
+def events_on(connection: Any, schema: str) -> list[EmittedEvent]:
     """Read every event, the first that was stored first. Raises TypeError for what is no connection."""
-    match connection:
-        case psycopg.Connection():
-            texts = _texts(connection, _statement(schema), schema)
-        case _:
-            _refuse(connection, "connection= takes", psycopg.Connection)
-    return [EmittedEvent.of_text(text) for text in texts]
+    if not _of_psycopg(connection) or isinstance(connection, psycopg.AsyncConnection):
+        _refuse(connection, "connection= takes", psycopg.Connection)
+    return [EmittedEvent.of_text(text) for text in _texts(connection, _statement(schema), schema)]
 
 
-async def events_on_async(connection: object, schema: str) -> list[EmittedEvent]:
+async def events_on_async(connection: Any, schema: str) -> list[EmittedEvent]:
     """Read the same over an asynchronous connection."""
-    match connection:
-        case psycopg.AsyncConnection():
-            texts = await _texts_async(connection, _statement(schema), schema)
-        case _:
-            _refuse(connection, "connection= of a method that is awaited takes", psycopg.AsyncConnection)
-    return [EmittedEvent.of_text(text) for text in texts]
+    if not _of_psycopg(connection) or isinstance(connection, psycopg.Connection):
+        _refuse(connection, "connection= of a method that is awaited takes", psycopg.AsyncConnection)
+    return [EmittedEvent.of_text(text) for text in await _texts_async(connection, _statement(schema), schema)]
+
+
+def _of_psycopg(given: object) -> bool:
+    """Whether it is a connection, or stands for one as a pool's proxy may, which has its info."""
+    return isinstance(getattr(given, "info", None), psycopg.ConnectionInfo)
 
 
 def _texts(connection: psycopg.Connection[Any], statement: bytes, schema: str) -> list[str]:
@@ -64,6 +63,7 @@ def _no_outbox(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any
 
 
 def _refuse(given: object, words: str, kind: type) -> NoReturn:
+    package = type(given).__module__.partition(".")[0]
     match given:
         case psycopg.AsyncConnection():
             remedy = "; await the method whose name ends in _async"
@@ -71,8 +71,10 @@ def _refuse(given: object, words: str, kind: type) -> NoReturn:
             remedy = "; call the method without _async at the end of its name"
         case psycopg.Cursor() | psycopg.AsyncCursor():
             remedy = "; pass cursor.connection"
-        case _ if hasattr(given, "driver_connection"):  # SQLAlchemy's, around psycopg's
-            remedy = "; pass its driver_connection"
+        case _ if package == "sqlalchemy":
+            remedy = "; of a SQLAlchemy connection, pass connection.connection.driver_connection"
+        case _ if package == "django":
+            remedy = "; of Django's connection, pass connection.connection"
         case _:
             remedy = ""
     raise TypeError(f"{words} a psycopg {kind.__name__}, not a value of type {type(given).__name__}{remedy}")

@@ -10,15 +10,20 @@ from relay.testing.expected import MISSING, Difference, Expected
 _EVENTS = 20
 _DIFFERENCES = 12
 _SHOWN = 120
+_EMPTY = "the outbox is empty: a transaction that is not committed is seen with connection= alone"
+_EMPTY_WITHIN = "the outbox is empty, as this connection sees it"
 
 
 def not_found(
-    expected: Expected, times: int | None, found: Sequence[EmittedEvent], all_: Sequence[EmittedEvent]
+    expected: Expected, times: int | None, found: Sequence[EmittedEvent], seen: Sequence[EmittedEvent], *, within: bool
 ) -> str:
-    """That the events of a kind are none, or not as many as they should be."""
+    """That the events of a kind are none, or not as many as they should be.
+
+    `within`: what was seen is what a transaction of the test's sees.
+    """
     count = "was not emitted" if times is None else f"was emitted {_times(len(found))}, not {_times(times)}"
-    lines = [f"{described(expected)} {count}", *_listed(all_)]
-    if not found and (nearest := _nearest(expected, all_)):
+    lines = [f"{described(expected)} {count}", "", *(_listed(seen) or [_EMPTY_WITHIN if within else _EMPTY])]
+    if not found and (nearest := _nearest(expected, seen)):
         event, differences = nearest
         lines += ["", f"the nearest is {event.sequence}, of which"]
         lines += [f"  {_worded(each)}" for each in differences[:_DIFFERENCES]]
@@ -28,9 +33,8 @@ def not_found(
 
 def unwanted(expected: Expected, found: Sequence[EmittedEvent]) -> str:
     """That there are events of a kind of which there should be none."""
-    return "\n".join(
-        [f"{described(expected)} was emitted {_times(len(found))}, where none was expected", *_listed(found)]
-    )
+    count = f"was emitted {_times(len(found))}, where none was expected"
+    return "\n".join([f"{described(expected)} {count}", "", *_listed(found)])
 
 
 def described(expected: Expected) -> str:
@@ -42,11 +46,8 @@ def described(expected: Expected) -> str:
 
 def _listed(events: Sequence[EmittedEvent]) -> list[str]:
     if not events:
-        return [
-            "",
-            "the outbox is empty: a transaction that is not committed is seen with connection= alone",
-        ]
-    lines = ["", "emitted:"]
+        return []
+    lines = ["emitted:"]
     for event in events[:_EVENTS]:
         key = f" key {event.ordering_key}" if event.ordering_key is not None else ""
         subject = f"{event.aggregate_type} {event.aggregate_id}"

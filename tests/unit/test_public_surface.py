@@ -50,6 +50,17 @@ PUBLIC = {
         "emit",
         "emit_async",
     ],
+    "relay.testing": [
+        "EmittedEvent",
+        "MemoryBroker",
+        "Outbox",
+        "Relayed",
+        "RelayedMessage",
+        "Servers",
+        "State",
+        "fresh_database",
+        "migrated_template",
+    ],
     "idempotency": [
         "AlreadyDoneError",
         "ClaimAnswer",
@@ -93,6 +104,7 @@ import psycopg2  # type: ignore[import-untyped]
 import sqlalchemy.ext.asyncio as alchemy
 from consumers import Consumer, Context, Done, Exponential, Received, Retry, TransientError
 from consumers.metrics import Metrics
+from consumers.testing import DeliverySettled, Handled, handle, in_memory
 from idempotency import Done as Processed
 from idempotency import (
     Claimed, ClaimAnswer, IdempotencyError, InProgress, Manager, MemoryManager, Store, SyncManager, connect,
@@ -101,6 +113,7 @@ from idempotency import (
 from redis.asyncio import Redis
 from django.db import connection as django, connections  # type: ignore[import-untyped]
 from relay import Actor, EmitError, Emitted, Event, Registry, RelayError, Rule, emit, emit_async
+from relay.testing import EmittedEvent, MemoryBroker, Outbox, Relayed, RelayedMessage
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session, scoped_session
 
@@ -192,6 +205,23 @@ async def serve() -> None:
         await shipping.run()
 
 
+def test_pay(outbox: Outbox, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    assert_type(outbox.assert_emitted("order.paid", data_contains={"amount": 1999}), EmittedEvent)
+    assert_type(outbox.assert_emitted("order.paid", times=2, ordering_key=None), list[EmittedEvent])
+    assert_type(outbox.emitted(connection=connection), list[EmittedEvent])
+    outbox.broker = MemoryBroker(["orders"])
+    assert_type(outbox.relay_once(routes={"order.*": "orders"}, budget="5s"), Relayed)
+    assert_type(outbox.relay_once()[0], RelayedMessage)
+
+
+async def test_ship(outbox: Outbox) -> None:
+    await outbox.assert_nothing_emitted_async("order.shipped", aggregate_id="42")
+    (message,) = await outbox.relay_once_async()
+    assert_type(await handle(shipping, message), Handled)
+    async with in_memory(shipping) as deliveries:
+        assert_type(await deliveries.deliver(message), DeliverySettled)
+
+
 def attempt(answer: ClaimAnswer) -> int | None:
     match answer:
         case Claimed(attempt=number):
@@ -229,6 +259,7 @@ from idempotency import Manager, SyncManager
 from redis.asyncio import Redis
 from relay import Actor, Event, Registry, Rule, emit, emit_async
 from relay import publish  # attr-defined
+from relay.testing import Outbox
 from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -263,6 +294,8 @@ async def use(
     Manager(redis, lifetime=7)  # call-arg
     Manager(redis, ttl=7)  # arg-type
     SyncManager(redis)  # arg-type
+    Outbox("postgresql://").emitted("a", agregate_id="b")  # call-arg
+    Outbox("postgresql://").assert_nothing_emitted(version="1")  # arg-type
 
 
 async def sell(
@@ -308,6 +341,23 @@ def test_every_public_name_says_what_it_is(package: str, name: str) -> None:
     assert offered.__doc__ not in inherited
 
 
+@pytest.mark.parametrize("first", ["import relay.emit", "from relay.emit import Emitted", "import relay.cli.main"])
+def test_emit_is_the_function_whoever_imports_its_module_first(first: str) -> None:
+    """The module has the same name."""
+    program = f"{first}; import relay; from relay import emit; assert relay.emit is emit; emit.__call__; print('fine')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (done.stdout, done.stderr) == ("fine\n", "")
+
+
+@pytest.mark.parametrize("package", ["relay", "relay.testing"])
+def test_a_name_that_is_not_there_is_no_attribute(package: str) -> None:
+    """Whoever asks with hasattr is not lied to."""
+    with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'publish_all'"):
+        _ = importlib.import_module(package).publish_all
+
+
 def drawn(picture: str) -> dict[str, str]:
     """Every error of a drawn tree, with the one that it hangs on."""
     parents: dict[str, str] = {}
@@ -338,7 +388,7 @@ def test_the_tree_of_errors_is_the_one_that_is_drawn(package: str, base: str) ->
 @pytest.mark.parametrize("package", PUBLIC)
 def test_a_package_says_that_it_is_typed(package: str) -> None:
     """Without the marker a type checker takes everything in it for Any."""
-    assert resources.files(package).joinpath("py.typed").is_file()
+    assert resources.files(package.partition(".")[0]).joinpath("py.typed").is_file()
 
 
 @pytest.mark.timeout(300)

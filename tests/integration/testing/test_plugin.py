@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from relay.testing import Outbox
 from tests.support.commands import ROOT
@@ -236,6 +237,57 @@ def test_of_pubsub(outbox_pubsub_host, outbox_stack):
         if psutil.pid_exists(pid) and psutil.Process(pid).create_time() == created:
             left.append(pid)
     assert left == []
+
+
+def test_a_test_case_of_django_sees_what_its_transaction_holds(make: Make, outbox: Outbox) -> None:
+    """Which is rolled back when the test ends."""
+    parts = conninfo_to_dict(outbox.url)
+    names = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
+    database = {"ENGINE": "django.db.backends.postgresql", **{name: parts[part] for name, part in names.items()}}
+    project = make(DATABASE_URL=outbox.url)
+    project.write(
+        "conftest.py",
+        f"""
+        import django
+        import pytest
+        from django.conf import settings
+
+        settings.configure(DATABASES={{"default": {database!r}}})
+        django.setup()
+
+        @pytest.fixture
+        def outbox_database():
+            return {outbox.url!r}
+        """,
+    )
+    project.write(
+        "test_shop.py",
+        """
+        import pytest
+        from django.db import connection
+        from django.test import TestCase
+
+        from shop import pay
+
+
+        class TestPaying(TestCase):
+            @pytest.fixture(autouse=True)
+            def _with_outbox(self, outbox):
+                self.outbox = outbox
+
+            def test_an_order_is_paid(self):
+                pay(connection.connection, 7)
+                self.outbox.assert_emitted("order.paid", connection=connection.connection)
+                self.outbox.assert_nothing_emitted()
+
+            def test_another_is(self):
+                pay(connection.connection, 8)
+                self.outbox.assert_emitted("order.paid", times=1, connection=connection.connection)
+        """,
+    )
+    said = project.run()
+    assert "2 passed" in said, said
+    outbox.assert_nothing_emitted()
 
 
 def test_runs_side_by_side_do_not_meet(make: Make) -> None:

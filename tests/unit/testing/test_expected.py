@@ -188,7 +188,7 @@ def test_the_nearest_event_is_shown_with_what_differs() -> None:
         stored(3, event_type="order.lost", aggregate_id="43", ordering_key=None, data=None),
     ]
     expected = Expected("order.paid", Fields(aggregate_id="43", data_contains={"amount": 8}))
-    assert not_found(expected, None, [], events).splitlines() == [
+    assert not_found(expected, None, [], events, within=False).splitlines() == [
         'order.paid with aggregate_id="43", data_contains={"amount": 8} was not emitted',
         "",
         "emitted:",
@@ -204,16 +204,19 @@ def test_the_nearest_event_is_shown_with_what_differs() -> None:
 def test_a_number_of_times_is_told_in_both() -> None:
     """How often it was, and how often it should have been."""
     expected = Expected("order.paid", Fields())
-    assert not_found(expected, 1, [stored(), stored(2)], [stored(), stored(2)]).startswith(
+    assert not_found(expected, 1, [stored(), stored(2)], [stored(), stored(2)], within=False).startswith(
         "order.paid was emitted 2 times, not once\n\nemitted:\n  1  order.paid"
     )
-    assert not_found(expected, 2, [], []).startswith("order.paid was emitted 0 times, not 2 times")
+    assert not_found(expected, 2, [], [], within=False).startswith("order.paid was emitted 0 times, not 2 times")
 
 
 def test_an_empty_outbox_says_what_may_be_the_reason() -> None:
     """Most often, nobody has committed."""
-    said = not_found(Expected("order.paid", Fields()), None, [], [])
-    assert said.endswith("the outbox is empty: a transaction that is not committed is seen with connection= alone")
+    expected = Expected("order.paid", Fields())
+    assert not_found(expected, None, [], [], within=False).endswith(
+        "the outbox is empty: a transaction that is not committed is seen with connection= alone"
+    )
+    assert not_found(expected, None, [], [], within=True).endswith("the outbox is empty, as this connection sees it")
 
 
 def test_what_should_not_be_there_is_listed() -> None:
@@ -231,7 +234,7 @@ def test_a_message_is_bounded() -> None:
     """In events, in differences, and in what is shown of a value."""
     events = [stored(number, data={"text": "x" * 10_000}) for number in range(1, 101)]
     wanted = {f"key-{number}": "y" * 10_000 for number in range(100)}
-    said = not_found(Expected("order.paid", Fields(data=wanted)), None, [], events)
+    said = not_found(Expected("order.paid", Fields(data=wanted)), None, [], events, within=False)
     assert len(said) < 10_000
     assert "  and 80 more" in said
     assert "  and 89 more" in said
