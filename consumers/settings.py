@@ -58,7 +58,7 @@ class Settings(PubSubSettings):
     consumers_log_events: bool = False
     """Whether a line is logged for each delivery that was settled, beside those that failed: on or off. off"""
     consumers_log_redact: str = ""
-    """module:function of your own that gets each line as a dict and returns what may be written of it."""
+    """module:function of your own that gets each line, and each text of an error, and returns what may be told."""
     consumers_stats_ms: PositiveDuration = parse("1m")
     """How often each consumer logs its consumer_stats line: what it did, what it holds, how it is. 1m"""
     dyno: str = ""

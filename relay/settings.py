@@ -101,7 +101,7 @@ class Settings(PubSubSettings):
     relay_log_events: bool = False
     """Whether a line is logged for each event that was published, beside the one of its batch: on or off. off"""
     relay_log_redact: str = ""
-    """module:function of your own that gets each line as a dict and returns what may be written of it."""
+    """module:function of your own that gets each line, and each text of an error, and returns what may be told."""
     relay_stats_ms: PositiveDuration = parse("1m")
     """How often `relay run` logs its relay_stats line: what is due, what failed, what it did. 1m"""
     relay_http: str = ""

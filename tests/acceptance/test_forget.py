@@ -6,6 +6,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,6 +14,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from relay import emit
+from relay.kernel.line_redaction import Redaction
 from tests.support.commands import ROOT, Commands
 from tests.support.outbox import count, event
 
@@ -198,6 +200,19 @@ def test_the_sql_of_the_page_runs(outbox: Commands, database: str) -> None:
         (line,) = owner.execute(query.encode()).fetchall()
         owner.execute("vacuum (analyze) outbox_events")
     assert (line[1], line[3:]) == ("remove", ("ana", "ticket 815", 2))
+
+
+def test_the_hook_of_the_page_takes_out_what_it_says() -> None:
+    """Of an error's text, and of the field that names the user."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    module: dict[str, Any] = {}
+    exec(code, module)  # noqa: S102 -- the page's own
+
+    left = Redaction(module["redact"]).of_error("row_failed", RuntimeError("customer Smith has moved"))
+    line = module["redact"]({"event": "row_failed", "aggregate_type": "user", "aggregate_id": "42", "attempt_count": 1})
+
+    assert left.error == "RuntimeError: customer … has moved"
+    assert line == {"event": "row_failed", "aggregate_type": "user", "aggregate_id": "…", "attempt_count": 1}
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import http.client
 import json
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -34,7 +33,7 @@ POISON = Fault(
 
 
 @pytest.fixture(params=["company_hooks:redact", "company_hooks:breaks"])
-def hooked(request: pytest.FixtureRequest, relay: Commands, tmp_path: Path) -> Iterator[Commands]:
+def hooked(request: pytest.FixtureRequest, relay: Commands, tmp_path: Path) -> Commands:
     """The command line with a hook: one that works, and one that fails and says what it was given."""
     (tmp_path / "company_hooks.py").write_text(HOOKS, encoding="utf-8")
     relay.settings |= {"RELAY_LOG_REDACT": request.param, "PYTHONPATH": f"{ROOT}:{tmp_path}"}

@@ -17,6 +17,7 @@ from relay.outbox.failed import Action, FailedRows, Filter
 from relay.outbox.forget import Aggregate, Aggregates, Order, State, Way
 from relay.outbox.statements import statement
 from tests.support.outbox import count, event
+from tests.support.waiting import until_async
 
 ANA = Operator("ana", "ticket 815")
 SECRET = "Zoë-Quux"  # noqa: S105 -- what must not be left
@@ -334,6 +335,64 @@ async def test_a_row_that_somebody_holds_is_waited_for_and_then_told_of(
 def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have an operator's transaction wait for a moment only."""
     monkeypatch.setattr("relay.outbox.queue.statement", lambda name: statement(name).replace(b"'30s'", b"'100ms'"))
+
+
+async def test_a_row_that_is_published_while_it_is_waited_for_is_forgotten_as_published(
+    forgetting: Forgetting, database: str
+) -> None:
+    """A relay has it when the command comes: what counts is what it is when the relay lets go."""
+    store(database, about())
+    async with await psycopg.AsyncConnection.connect(database) as relay:
+        await relay.execute("select from outbox_events for update")
+        waiting = asyncio.create_task(forgetting(Way.REMOVE, undecided=True))
+        await until_async(lambda: waits(database), "the command waits for the row")
+        await relay.execute("update outbox_events set published_at = clock_timestamp(), message_id = 'm'")
+        await relay.commit()
+    done = await waiting
+
+    assert {state: rows for state, rows in done.rows.items() if rows} == {State.PUBLISHED: 1}
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select published_at is not null from outbox_actions").fetchall() == [(True,)]
+
+
+async def waits(url: str) -> bool:
+    """Whether somebody waits for a lock in this database."""
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        found = await connection.execute(
+            "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        )
+        return found.rowcount > 0
+
+
+async def test_a_command_that_is_killed_has_done_whole_batches_and_the_same_one_finishes(
+    forgetting: Forgetting, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row is recorded where it is forgotten, and only there."""
+    monkeypatch.setattr(forget, "BATCH", 2)
+    store(database, *[about() for _ in range(5)])
+    publish(database)
+    with psycopg.connect(database) as connection:
+        # The second batch loses its session between the record and the change.
+        connection.execute(
+            """create function die() returns trigger language plpgsql as $$
+               begin
+                   if old.id % 4 = 0 then perform pg_terminate_backend(pg_backend_pid()); end if;
+                   return old;
+               end $$"""
+        )
+        connection.execute("create trigger die before delete on outbox_events for each row execute function die()")
+
+    with pytest.raises(psycopg.OperationalError):
+        await forgetting(Way.REMOVE)
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select array_agg(row_id order by id) from outbox_actions").fetchone() == ([1, 2],)
+        assert connection.execute("select array_agg(id order by id) from outbox_events").fetchone() == ([3, 4, 5],)
+        connection.execute("drop trigger die on outbox_events")
+
+    async with await connect_async(database) as another:
+        assert (await Forgetting(another)(Way.REMOVE)).done == 3
+    with psycopg.connect(database) as connection:
+        assert connection.execute("select count(*), count(distinct row_id) from outbox_actions").fetchone() == (5, 5)
 
 
 async def test_the_record_and_the_change_are_one(forgetting: Forgetting, database: str) -> None:
