@@ -11,7 +11,7 @@ from typing import Any
 from relay.cli.parts import duration, loaded, outbox_connector, routes
 from relay.errors import ConfigurationError
 from relay.operate.check import Limits, breaches
-from relay.operate.status import Status, lines, status
+from relay.operate.status import Status, Versions, lines, status
 from relay.outbox import schema
 from relay.outbox.queue import COUNT_LIMIT, look
 from relay.settings import Settings
@@ -66,12 +66,14 @@ examples, the second for cron, which mails what is printed:
 
 
 async def _status(options: argparse.Namespace, settings: Settings) -> int:
-    connect = outbox_connector(settings)
+    found: list[int] = []
+    connect = outbox_connector(settings, found.append)
     routing = routes(settings).as_parameters
     before: Status | None = None
     async with await connect() as connection:
+        versions = Versions(found[-1], schema.newest())
         while True:
-            now = await status(connection, settings.relay_schema, schema.newest(), routing)
+            now = await status(connection, settings.relay_schema, versions, routing)
             if options.watch and sys.stdout.isatty() and not options.json:
                 print("\x1b[H\x1b[2J", end="")
             print(json.dumps(now.as_json()) if options.json else "\n".join(lines(now, before)), flush=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from relay.operate.doctor.findings import Check, Finding, fail, ok, warn
 from relay.operate.doctor.look import Look, span
+from relay.operate.remedies import one_version
 from relay.outbox import schema
 from relay.outbox.queue import Keys, Queue
 
@@ -36,13 +37,16 @@ _CHANGE = re.compile(
 
 def outbox_checks(look: Look) -> list[Check]:
     """The checks, in the order in which they are best read."""
+    known = schema.newest()
 
     async def version() -> Sequence[Finding]:
-        await schema.require(look.connection, look.schema)
-        return (ok("schema", f"{look.schema!r} is at version {schema.newest()}"),)
+        nonlocal known
+        known = await schema.require(look.connection, look.schema)
+        return (judge_schema(look.schema, known, schema.newest()),)
 
     async def objects() -> Sequence[Finding]:
-        wanted = list(objects_of_schema())
+        # A later release may have dropped what this one knows.
+        wanted = list(objects_of_schema(known)) if known <= schema.newest() else []
         values = {"kinds": [kind for kind, _ in wanted], "names": [name for _, name in wanted]}
         return judge_objects(await look.rows("objects", schema=_quoted(look), **values))
 
@@ -68,16 +72,27 @@ def outbox_checks(look: Look) -> list[Check]:
     ]
 
 
-def objects_of_schema() -> Iterator[tuple[str, str]]:
-    """Kind and name of all that is there once every migration has run."""
+def objects_of_schema(version: int) -> Iterator[tuple[str, str]]:
+    """Kind and name of all that is there once every migration up to a version has run."""
     there = {("table", "outbox_migrations"): None}
     for migration in schema.migrations():
+        if migration.version > version:
+            break
         for action, kind, name in _CHANGE.findall(migration.up):
             if action == "create":
                 there[kind, name] = None
             else:
                 there.pop((kind, name), None)
     return iter(there)
+
+
+def judge_schema(name: str, version: int, release: int) -> Finding:
+    """Old and new code run side by side for as long as a deploy takes, and not for good."""
+    found = f"{name!r} is at version {version}"
+    if version == release:
+        return ok("schema", found)
+    which = "before" if version < release else "after"
+    return warn("schema", f"{found}, one {which} the {release} of this release", one_version(version, release))
 
 
 def judge_objects(rows: Sequence[dict[str, Any]]) -> Sequence[Finding]:
@@ -97,7 +112,8 @@ def judge_objects(rows: Sequence[dict[str, Any]]) -> Sequence[Finding]:
                 "reindex the index, or drop one that no migration made; enable the trigger",
             )
         )
-    return findings or (ok("objects", f"all {len(rows)} tables, indexes, functions and triggers are there"),)
+    there = f"all {len(rows)} tables, indexes, functions and triggers are there"
+    return findings or (ok("objects", there if rows else "those of a later release; each index is in use"),)
 
 
 def judge_privileges(rows: Sequence[dict[str, Any]]) -> Sequence[Finding]:
