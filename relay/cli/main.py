@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import psycopg
 
-from relay.cli import audit, config, dev, doctor, emit, failed, migrate, run, status, topics
+from relay.cli import audit, config, dev, doctor, emit, failed, grants, migrate, run, status, topics
 from relay.errors import BrokerError, ConfigurationError, RelayError
 from relay.kernel.command import FAILED, MISUSED, complain, not_text, release
 from relay.kernel.failure import told
@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     emit.add_to(commands)
     run.add_to(commands)
     migrate.add_to(commands)
+    grants.add_to(commands)
     status.add_to(commands)
     failed.add_to(commands)
     doctor.add_to(commands)

@@ -50,6 +50,7 @@ def test_every_command_is_known_here() -> None:
         "failed list",
         "failed retry",
         "failed show",
+        "grants",
         "migrate",
         "run",
         "status",

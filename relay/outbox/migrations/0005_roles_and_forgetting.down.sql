@@ -24,5 +24,20 @@ alter table outbox_actions
     alter failure_reason set not null,
     alter failed_at set not null;
 
+-- The older function acts with the caller's rights: whoever may execute this one gets those that it needs.
 alter function outbox_emit(jsonb) security invoker;
+do $$
+declare
+    emitter record;
+begin
+    for emitter in
+        select case grantee when 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end as name
+          from (select distinct (aclexplode(proacl)).grantee, proowner
+                  from pg_proc where oid = 'outbox_emit(jsonb)'::regprocedure) as executing
+         where grantee <> proowner
+    loop
+        execute format('grant insert, select (id, event_id, dedup_key) on outbox_events to %s', emitter.name);
+    end loop;
+end
+$$;
 grant execute on function outbox_emit(jsonb) to public;

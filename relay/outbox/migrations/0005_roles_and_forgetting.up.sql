@@ -1,22 +1,47 @@
--- Whoever may execute outbox_emit stores events with the rights of the outbox's owner, and needs none on the table. Its
--- search_path has been fixed since it was made. Those who could insert may execute; nobody else.
-alter function outbox_emit(jsonb) security definer;
-revoke execute on function outbox_emit(jsonb) from public;
+-- Whoever may execute outbox_emit stores events with the rights of the outbox's owner, and needs none on the table. So it
+-- may be executed by those who could insert until now, and by nobody else: a right on the function alone was none to emit.
 do $$
 declare
-    emitter record;
+    emit constant regprocedure := 'outbox_emit(jsonb)';
+    events constant regclass := 'outbox_events';
+    -- What it writes; a role that may write less of a row could never emit.
+    written constant text[] := array['event_id', 'event_type', 'aggregate_type', 'aggregate_id', 'topic', 'ordering_key',
+                                     'dedup_key', 'payload', 'attributes', 'available_at'];
+    owner constant oid := (select relowner from pg_class where oid = events);
+    revokes text[];
+    grants text[];
+    command text;
 begin
-    for emitter in
-        select distinct case grantee when 0 then 'public' else format('%I', pg_get_userbyid(grantee)) end as name
-          from (select (aclexplode(relacl)).* from pg_class where oid = 'outbox_events'::regclass
-                 union all
-                select (aclexplode(attacl)).* from pg_attribute where attrelid = 'outbox_events'::regclass) as granted
-         where privilege_type = 'INSERT'
-    loop
-        execute format('grant execute on function outbox_emit(jsonb) to %s', emitter.name);
+    if owner <> (select proowner from pg_proc where oid = emit) then
+        execute format('alter function outbox_emit(jsonb) owner to %I', pg_get_userbyid(owner));
+    end if;
+    select array_agg(format('revoke execute on function outbox_emit(jsonb) from %s cascade',
+                            case grantee when 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end))
+    into revokes
+    from (select distinct (aclexplode(coalesce(proacl, acldefault('f', proowner)))).grantee
+            from pg_proc where oid = emit) as executing
+    where grantee <> owner;
+    -- Those who could pass on the right still can; the right of everyone cannot be passed on.
+    select array_agg(format('grant execute on function outbox_emit(jsonb) to %s%s',
+                            case grantee when 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end,
+                            case when grantable and grantee <> 0 then ' with grant option' end))
+    into grants
+    from (select grantee, bool_or(is_grantable) as grantable
+            from (select (aclexplode(relacl)).* from pg_class where oid = events
+                   union all
+                  select (aclexplode(attacl)).* from pg_attribute where attrelid = events) as granted
+           where privilege_type = 'INSERT'
+           group by grantee) as inserting
+    where grantee <> owner
+      and (select bool_and(has_column_privilege(grantee, events, name, 'insert')) from unnest(written) as name);
+    foreach command in array coalesce(revokes, '{}') || coalesce(grants, '{}') loop
+        execute command;
     end loop;
 end
 $$;
+
+-- Its names are looked up in the outbox's schema, whatever the caller's search_path; pg_temp comes last.
+alter function outbox_emit(jsonb) security definer set search_path from current;
 
 -- Rows that are forgotten were published, as a rule, and had not failed.
 alter table outbox_actions
