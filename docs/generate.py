@@ -22,6 +22,7 @@ REFERENCE = (
     Block("logs.md", "logs", "relay.operate.line_table"),
     Block("settings.md", "settings", "relay.cli.config"),
     Block("metrics.md", "metrics", "relay.operate.metrics"),
+    Block("deploy.md", "grants", "relay.cli.grants", "page"),
     Block("consumers-logs.md", "consumers-logs", "consumers.line_table"),
     Block("consumers-settings.md", "consumers-settings", "consumers.cli.config"),
     Block("consumers-metrics.md", "consumers-metrics", "consumers.metrics"),

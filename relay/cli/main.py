@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import psycopg
 
-from relay.cli import adopt, audit, config, dev, doctor, emit, failed, forget, migrate, run, status, topics
+from relay.cli import adopt, audit, config, dev, doctor, emit, failed, forget, grants, migrate, run, status, topics
 from relay.cli.complaints import said, unforeseen
 from relay.errors import BrokerError, ConfigurationError, RelayError
 from relay.kernel.command import FAILED, MISUSED, complain, not_text, release
@@ -69,6 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     emit.add_to(commands)
     run.add_to(commands)
     migrate.add_to(commands)
+    grants.add_to(commands)
     status.add_to(commands)
     failed.add_to(commands)
     forget.add_to(commands)

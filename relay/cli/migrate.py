@@ -42,18 +42,20 @@ examples, of which the second alone changes the database:
 
 def _migrate(options: argparse.Namespace) -> int:
     settings = loaded()
-    target = schema.newest() if options.to is None else options.to
     if options.sql:
+        target = schema.newest() if options.to is None else options.to
         sys.stdout.write(script.between(settings.relay_schema, options.current, target))
         return 0
     if options.current:
         raise ConfigurationError("--from goes with --sql alone; otherwise the database says which version it has")
     with connect(settings.require_database(), settings.relay_app) as connection:
         find_way = schema.plan if options.plan else schema.migrate
-        way = find_way(connection, settings.relay_schema, target)
+        way = find_way(connection, settings.relay_schema, options.to)
+        version = schema.version(connection, settings.relay_schema)
     # Not earlier: all steps are one transaction, and what was printed of one that failed would not be true.
     for step in way:
         print(step)
     if not way or not options.plan:
-        print(f"schema {settings.relay_schema!r} is at version {target}{'' if way else '; nothing to do'}")
+        later = f", after the {schema.newest()} of this release, which works on it" if version > schema.newest() else ""
+        print(f"schema {settings.relay_schema!r} is at version {version}{later}{'' if way else '; nothing to do'}")
     return 0

@@ -84,15 +84,17 @@ def listening_opener(settings: Settings) -> Callable[[], Awaitable[Listening]]:
     return opened
 
 
-def outbox_connector(settings: Settings) -> Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]:
-    """Connects to a database whose outbox is the one that this code was written for."""
+def outbox_connector(
+    settings: Settings, found: Callable[[int], None] = lambda _: None
+) -> Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]:
+    """Connects to a database whose outbox is one that this code works on; `found` is told its schema's version."""
     url = settings.require_database()
     app = settings.relay_app
 
     async def connect() -> psycopg.AsyncConnection[Any]:
         connection = await connect_async(url, app)
         try:
-            await schema.require(connection, settings.relay_schema)
+            found(await schema.require(connection, settings.relay_schema))
         except BaseException:  # a cancellation, too, leaves no session behind
             await connection.close()
             raise

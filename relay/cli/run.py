@@ -31,7 +31,7 @@ from relay.kernel.supervise import CLOSE_SECONDS, supervise
 from relay.kernel.tick import tick
 from relay.kernel.worker import Worker, close_all
 from relay.operate import logs
-from relay.operate.events import Reconnected, Started
+from relay.operate.events import Reconnected, SchemaDiffers, Started
 from relay.operate.stats import StatsRunner, Tally, short_look
 from relay.outbox import schema
 from relay.outbox.outbox import Connect
@@ -96,7 +96,7 @@ async def _run(settings: Settings) -> int:
     soft_timeout = settings.relay_shutdown_ms.total_seconds()
     spare_the_collector()
     with shutdown.listening(soft_timeout + HARD_END_SECONDS):
-        connect = _announced(outbox_connector(settings), settings, observe)
+        connect = _announced(settings, observe)
         seconds = settings.relay_runner_max_ms.total_seconds()
         loops = [
             Loop(worker, clock, seconds, final=(ConfigurationError,), rest=_rest(worker, settings, observe))
@@ -132,7 +132,7 @@ async def _tick(settings: Settings) -> int:
     shutdown, clock, observe = Shutdown(), SystemClock(), _but_failed_passes(_observe(settings))
     with shutdown.listening(settings.relay_shutdown_ms.total_seconds() + HARD_END_SECONDS):
         settings.require("database_url", "pubsub_project_id")
-        runners = workers(settings, outbox_connector(settings), clock, observe)
+        runners = workers(settings, outbox_connector(settings, _Version(settings, observe)), clock, observe)
         try:
             report = await tick(
                 runners,
@@ -185,28 +185,44 @@ def _but_failed_passes(observe: Observe) -> Observe:
     return lambda event: None if isinstance(event, PassFailed) else observe(event)
 
 
-def _announced(connect: Connect, settings: Settings, observe: Observe) -> Connect:
+class _Version:
+    """The schema's version as it was last found; told of, once, where it is not this release's own."""
+
+    def __init__(self, settings: Settings, observe: Observe) -> None:
+        self.known = schema.newest()
+        self._schema = settings.relay_schema
+        self._observe = observe
+
+    def __call__(self, version: int) -> None:
+        """Take note of the version that a connection found."""
+        if version not in {self.known, schema.newest()}:
+            self._observe(SchemaDiffers(self._schema, version, schema.newest()))
+        self.known = version
+
+
+def _announced(settings: Settings, observe: Observe) -> Connect:
     """Tell of every connection: the first one says where the relay works, later ones that an outage is over."""
-    again = False
+    version, again = _Version(settings, observe), False
+    connect = outbox_connector(settings, version)
 
     async def announced() -> psycopg.AsyncConnection[Any]:
         nonlocal again
         connection = await connect()
         info = connection.info
         database = f"{info.host}:{info.port}/{info.dbname}"
-        observe(Reconnected(database) if again else _started(database, settings))
+        observe(Reconnected(database) if again else _started(database, version.known, settings))
         again = True
         return connection
 
     return announced
 
 
-def _started(database: str, settings: Settings) -> Started:
+def _started(database: str, version: int, settings: Settings) -> Started:
     address = pubsub_address(settings)
     return Started(
         database=database,
         schema=settings.relay_schema,
-        schema_version=schema.newest(),
+        schema_version=version,
         project=address.project,
         broker=f"emulator {address.emulator}" if address.emulator else address.endpoint or "pubsub.googleapis.com",
         topic=settings.relay_topic,

@@ -11,7 +11,7 @@ from typing import Any
 from relay.cli.parts import duration, loaded, outbox_connector, routes, warned
 from relay.errors import ConfigurationError
 from relay.operate.check import Limits, breaches
-from relay.operate.status import Status, lines, status
+from relay.operate.status import Status, Versions, lines, status
 from relay.outbox import schema
 from relay.outbox.queue import COUNT_LIMIT, BlockedKey, look
 from relay.settings import Settings
@@ -66,13 +66,15 @@ examples, the second for cron, which mails what is printed:
 
 
 async def _status(options: argparse.Namespace, settings: Settings) -> int:
-    connect = outbox_connector(settings)
+    found: list[int] = []
+    connect = outbox_connector(settings, found.append)
     routing = routes(settings).as_parameters
     redaction = warned(settings)
     before: Status | None = None
     async with await connect() as connection:
+        versions = Versions(found[-1], schema.newest())
         while True:
-            now = await status(connection, settings.relay_schema, schema.newest(), routing)
+            now = await status(connection, settings.relay_schema, versions, routing)
             blocked = [BlockedKey(**redaction.fields("blocked_key", key._asdict())) for key in now.blocked]
             now = replace(now, blocked=blocked)
             if options.watch and sys.stdout.isatty() and not options.json:

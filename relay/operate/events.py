@@ -17,6 +17,15 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaDiffers:
+    """The outbox's schema is the one of the release before this one or after it, and the relay works on it."""
+
+    schema: str
+    schema_version: int
+    release_version: int  # that this code was written for
+
+
+@dataclass(frozen=True, slots=True)
 class Reconnected:
     """The relay has reached its outbox again, after it dropped its connection or lost it."""
 

@@ -3,7 +3,7 @@
 from dataclasses import fields
 
 from relay.kernel.log_line import Line, markdown
-from relay.operate.events import Started
+from relay.operate.events import SchemaDiffers, Started
 from relay.operate.stats import RelayStats
 
 _ROW = ("event_id", "event_type", "aggregate_type", "aggregate_id", "created_at", "batch_size", "attempt_count")
@@ -16,6 +16,12 @@ LINES = (
         ("info",),
         "the outbox was reached for the first time",
         tuple(field.name for field in fields(Started)),
+    ),
+    Line(
+        "schema_differs",
+        ("warning",),
+        "the outbox has the schema of the release before this one or after it; once, until it has another",
+        (*(field.name for field in fields(SchemaDiffers)), "consequence", "remedy"),
     ),
     Line("reconnected", ("info",), "the outbox was reached again, after its connection was lost", ("database",)),
     Line(

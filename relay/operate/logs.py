@@ -21,9 +21,9 @@ from relay.kernel.observe import (
     ShutdownEnded,
 )
 from relay.kernel.repeats import Hold, Summary
-from relay.operate.events import Reconnected, Started
+from relay.operate.events import Reconnected, SchemaDiffers, Started
 from relay.operate.http.server import HttpListening
-from relay.operate.remedies import created_or_corrected, heard_again
+from relay.operate.remedies import created_or_corrected, heard_again, one_version
 from relay.operate.stats import RelayStats
 from relay.outbox.events import ListenConnected, ListenLost, Looked
 from relay.outbox.rows import Claimed
@@ -91,6 +91,15 @@ class LogLines:
                 self._topic_closed(event)
             case Started():
                 self._lines.write("info", "started", **asdict(event))
+            case SchemaDiffers():
+                self._lines.write(
+                    "warning",
+                    "schema_differs",
+                    **asdict(event),
+                    consequence="none for events, which are published: a release works on the version before its own "
+                    "and on the one after, for as long as a deploy takes",
+                    remedy=one_version(event.schema_version, event.release_version),
+                )
             case Reconnected():
                 self._lines.write("info", "reconnected", database=event.database)
             case ListenConnected() | ListenLost() | Looked():

@@ -16,6 +16,13 @@ def created_or_corrected(topic: str) -> str:
     )
 
 
+def one_version(version: int, release: int) -> str:
+    """What to do where the schema's version is the one before the release's, or after it."""
+    if version < release:
+        return "bring the schema up with: python -m relay migrate"
+    return "deploy the release that migrated it"
+
+
 def heard_again(error: BaseException) -> str:
     """What to do about a connection on which a relay would hear of new events."""
     text = str(error)

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 
 from relay.operate.failed import with_times
+from relay.operate.remedies import one_version
 from relay.outbox.queue import (
     COUNT_LIMIT,
     BlockedKey,
@@ -29,12 +30,19 @@ LOOKED_AT, SHOWN = 10_000, 10
 _KEY_SHOWN = 64
 
 
+class Versions(NamedTuple):
+    """The schema's version, and the one that this code was written for."""
+
+    schema: int
+    release: int
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """One look at an outbox."""
 
     schema: str
-    schema_version: int
+    versions: Versions
     queue: Queue
     blocked: Sequence[BlockedKey]
     causes: Sequence[Cause]
@@ -46,7 +54,8 @@ class Status:
         queue = self.queue
         return {
             "schema": self.schema,
-            "schema_version": self.schema_version,
+            "schema_version": self.versions.schema,
+            "release_version": self.versions.release,
             "count_limit": COUNT_LIMIT,
             "pending": {
                 "total": queue.pending,
@@ -84,13 +93,13 @@ class Status:
 
 
 async def status(
-    connection: psycopg.AsyncConnection[Any], schema: str, version: int, routing: Mapping[str, Any]
+    connection: psycopg.AsyncConnection[Any], schema: str, versions: Versions, routing: Mapping[str, Any]
 ) -> Status:
     """Look at the outbox. What operators did is left out for a role that may not read it."""
     counted = await counters(connection, schema)
     return Status(
         schema=schema,
-        schema_version=version,
+        versions=versions,
         queue=await look(connection, schema),
         blocked=await blocked_keys(connection, schema, SHOWN),
         causes=await causes(connection, schema, routing, LOOKED_AT, SHOWN),
@@ -103,7 +112,7 @@ def lines(now: Status, before: Status | None = None) -> list[str]:
     """The look for a terminal; with the one before it also the rates between the two."""
     queue = now.queue
     said = [
-        f"schema    {now.schema}, version {now.schema_version}",
+        f"schema    {now.schema}, version {_version(now.versions)}",
         f"due       {many(queue.due, least=queue.keys.is_least)}{_oldest(queue)}",
         f"pending   {many(queue.pending, least=queue.keys.is_least)}: {_pending(queue)}",
         *_ordered(queue),
@@ -143,6 +152,13 @@ def _pending(queue: Queue) -> str:
         f"{many(queue.fresh)} fresh, {many(queue.delayed_due)} delayed and due, "
         f"{many(queue.scheduled)} for later, {many(queue.ordered, least=queue.keys.is_least)} ordered"
     )
+
+
+def _version(versions: Versions) -> str:
+    if versions.schema == versions.release:
+        return str(versions.schema)
+    said = f"{versions.schema}, and this release is written for {versions.release}, which works on it"
+    return f"{said}; {one_version(*versions)}"
 
 
 def _oldest(queue: Queue) -> str:

@@ -32,13 +32,18 @@ __all__ = [
     "newest",
     "plan",
     "require",
+    "require_at_least",
     "steps",
+    "suitable",
     "version",
 ]
 
 
-def migrate(connection: psycopg.Connection[Any], schema: str, target: int) -> list[Step]:
+def migrate(connection: psycopg.Connection[Any], schema: str, target: int | None = None) -> list[Step]:
     """Bring the schema to the target version, all in one transaction; concurrent callers wait for each other.
+
+    Without a target it is this code's own, and the one after it is left as it is: older code that is deployed again
+    works on what the newer one has left.
 
     Raises SchemaError, ConfigurationError, or MigrationError where events or transactions are in the way.
     """
@@ -56,8 +61,8 @@ def migrate(connection: psycopg.Connection[Any], schema: str, target: int) -> li
     return way
 
 
-def plan(connection: psycopg.Connection[Any], schema: str, target: int) -> list[Step]:
-    """The steps from the version that the database has to the target; none is taken."""
+def plan(connection: psycopg.Connection[Any], schema: str, target: int | None = None) -> list[Step]:
+    """The steps from the version that the database has to the target, as `migrate` has it; none is taken."""
     known = connection.execute("select to_regnamespace(%s)", (sql.Identifier(schema).as_string(connection),))
     if known.fetchone() == (None,):
         raise SchemaError(
@@ -65,8 +70,11 @@ def plan(connection: psycopg.Connection[Any], schema: str, target: int) -> list[
             f"create it, or name another one in RELAY_SCHEMA"
         )
     current = version(connection, schema)
-    _refuse_newer(current, schema)
-    return steps(current, target)
+    if target is None and current == newest() + 1:
+        return []
+    if current > newest():
+        raise _newer(current, schema)
+    return steps(current, newest() if target is None else target)
 
 
 def version(connection: psycopg.Connection[Any], schema: str) -> int:
@@ -77,23 +85,40 @@ def version(connection: psycopg.Connection[Any], schema: str) -> int:
     return int(row[0]) if row else 0
 
 
-async def require(connection: psycopg.AsyncConnection[Any], schema: str) -> None:
-    """Refuse to work on a schema that is not the one this code was written for; the connection is in autocommit mode.
+async def require(connection: psycopg.AsyncConnection[Any], schema: str) -> int:
+    """Answer with the schema's version; refuse one that this code was not made for.
 
-    Without a transaction around the two: a relay that sleeps asks for them every minute, and for little else.
+    It works on the version before its own and on the one after, so that old and new code run side by side in a deploy.
+    The connection is in autocommit mode. Without a transaction around the two statements: a relay that sleeps asks for
+    them every minute, and for little else.
     """
     known = await (await connection.execute(_known(schema))).fetchone()
     row = await (await connection.execute(_newest_applied(schema))).fetchone() if known else None
-    current = int(row[0]) if row else 0
-    _refuse_newer(current, schema)
+    return suitable(int(row[0]) if row else 0, schema, connection.info.dbname)
+
+
+def suitable(current: int, schema: str, database: str) -> int:
+    """The same of a version that is known: answer with it, or raise SchemaError."""
+    if current > newest() + 1:
+        raise _newer(current, schema)
     if current == 0:
         raise SchemaError(
-            f"database {connection.info.dbname!r} has no outbox in schema {schema!r}; "
-            "create it with: python -m relay migrate"
+            f"database {database!r} has no outbox in schema {schema!r}; create it with: python -m relay migrate"
         )
-    if current < newest():
+    if current < newest() - 1:
         raise SchemaError(
-            f"schema {schema!r} is at version {current}, this code needs {newest()}; "
+            f"schema {schema!r} is at version {current}, this code works on {newest() - 1} to {newest() + 1}; "
+            "bring it up with: python -m relay migrate"
+        )
+    return current
+
+
+async def require_at_least(connection: psycopg.AsyncConnection[Any], schema: str, version: int, what_for: str) -> None:
+    """Refuse what an older schema cannot hold; `what_for` names it in the error: "relay forget"."""
+    current = await require(connection, schema)
+    if current < version:
+        raise SchemaError(
+            f"{what_for} needs version {version} of schema {schema!r}, which is at {current}; "
             "bring it up with: python -m relay migrate"
         )
 
@@ -108,12 +133,11 @@ def _newest_applied(schema: str) -> sql.Composed:
     return sql.SQL("select coalesce(max(version), 0) from {}").format(table)
 
 
-def _refuse_newer(current: int, schema: str) -> None:
-    if current > newest():
-        raise SchemaError(
-            f"schema {schema!r} is at version {current}, newer than the {newest()} of this code; "
-            "deploy the release that migrated it, or a later one"
-        )
+def _newer(current: int, schema: str) -> SchemaError:
+    return SchemaError(
+        f"schema {schema!r} is at version {current}, newer than the {newest()} of this code; "
+        "deploy the release that migrated it, or a later one"
+    )
 
 
 def _wait_at_most(connection: psycopg.Connection[Any], limit: str) -> None:

@@ -16,7 +16,7 @@ from relay.cli.doctor import patient
 from relay.dev.stack import PROJECT_ID, Stack
 from relay.kernel.duration import parse
 from relay.operate.doctor import Finding, doctor, examination, findings
-from relay.operate.doctor.outbox import WRITES
+from relay.outbox.grants import MARKED
 from relay.settings import Settings
 from relay.testing.databases import fresh_database
 from tests.support.outbox import event
@@ -73,7 +73,7 @@ def role(database: str, options: str = "") -> Iterator[str]:
         f"create role {name} login password '{PASSWORD}' {options}",
         f"grant usage on schema public to {name}",
         f"grant select on outbox_events, outbox_migrations to {name}",
-        f"grant update ({', '.join(WRITES)}) on outbox_events to {name}",
+        f"grant update ({', '.join(MARKED)}) on outbox_events to {name}",
     )
     try:
         yield make_conninfo(database, user=name, password=PASSWORD)
@@ -89,7 +89,7 @@ async def test_where_everything_is_well_every_check_says_so(examine: Examine, da
     assert {check: statuses(found, check) for check in found} == {check: ["ok"] for check in found}
     assert set(found) == {
         *("configuration", "database", "version", "encoding", "primary", "pooler", "clock", "connections", "timeouts"),
-        *("old snapshots", "schema", "objects", "privileges", "identity", "vacuum", "queue", "wake-up"),
+        *("old snapshots", "schema", "objects", "privileges", "outbox_emit", "identity", "vacuum", "queue", "wake-up"),
         *("credentials", "broker"),
     }
 
@@ -393,3 +393,24 @@ def _contents(database: str) -> Any:
         return connection.execute(
             "select o::text, s.last_value from outbox_events as o, outbox_events_id_seq as s"
         ).fetchall()
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ("grant create on schema public to public", 'everybody may create objects in schema "public"'),
+        ("alter function outbox_emit(jsonb) reset search_path", "its search_path is not fixed"),
+        ("alter function outbox_emit(jsonb) set search_path to public", "pg_temp is not the last of it"),
+        ("alter function outbox_emit(jsonb) security invoker", "it acts with its caller's rights"),
+    ],
+)
+async def test_a_function_that_lends_its_owners_rights_is_looked_at(
+    examine: Examine, database: str, broken: str, said: str
+) -> None:
+    """What is run with them must be the outbox's own; each remedy is SQL that mends it."""
+    execute(database, broken)
+    (finding,) = (await examine())["outbox_emit"]
+    assert (finding.status.value, said in finding.found) == ("warn", True), finding
+
+    execute(database, finding.remedy)
+    assert statuses(await examine(), "outbox_emit") == ["ok"]

@@ -1,4 +1,4 @@
-"""The grants of docs/deploy.md: run as they stand there, they are enough, and they are not too much."""
+"""The rights of docs/deploy.md: the SQL as it stands there is enough for each role, and it is not too much."""
 
 import json
 import re
@@ -12,33 +12,35 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from relay import emit, emit_async
-from tests.support.commands import ROOT, Commands
+from tests.support.commands import ROOT, Commands, terminate
 from tests.support.outbox import FAILED, PUBLISHED, count, event
 from tests.support.pubsub import Channel
+from tests.support.waiting import until
 
-SERVICE, RELAY, OPERATOR = "shop", "outbox_relay", "outbox_operator"
+SERVICE, RELAY, VIEWER = "shop", "outbox_relay", "outbox_viewer"
 PASSWORD = "only-in-this-test"  # noqa: S105 -- of a role that lasts as long as its test
 
 
-def grants() -> list[str]:
+def documented() -> str:
     """The SQL of the section on roles."""
     text = (ROOT / "docs/deploy.md").read_text(encoding="utf-8")
     section = text.partition("\n## Roles of the database\n")[2].partition("\n## ")[0]
-    return re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
+    (found,) = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
+    return str(found)
 
 
 @pytest.fixture
 def granted(database: str) -> Iterator[str]:
     """A database with an outbox, and the three roles with the documented grants and nothing else."""
-    roles = [sql.Identifier(role) for role in (SERVICE, RELAY, OPERATOR)]
+    roles = [sql.Identifier(role) for role in (SERVICE, RELAY, VIEWER)]
     with psycopg.connect(database, autocommit=True) as owner:
-        # What some servers still grant to everyone must not be what makes these tests pass.
+        # What servers grant to everyone must not be what makes these tests pass.
         owner.execute("revoke all on schema public from public")
+        owner.execute("revoke all on all functions in schema public from public")
         for role in roles:
             owner.execute(sql.SQL("create role {} login password {}").format(role, sql.Literal(PASSWORD)))
         try:
-            for snippet in grants():
-                owner.execute(snippet.encode())
+            owner.execute(documented().encode())
             yield database
         finally:
             for role in roles:
@@ -61,12 +63,10 @@ def refused(connection: psycopg.Connection[Any], statement: str) -> bool:
     return False
 
 
-def test_each_role_has_its_snippet() -> None:
-    """One for the services, one for the relay, one for operators."""
-    for_service, for_relay, for_operator = grants()
-    assert f"to {SERVICE};" in for_service
-    assert f"to {RELAY};" in for_relay
-    assert f"to {OPERATOR};" in for_operator
+def test_the_page_shows_what_the_command_prints(relay: Commands) -> None:
+    """Whoever copies the one has done the other."""
+    done = relay("grants", "--emitter", SERVICE, "--relay", RELAY, "--viewer", VIEWER)
+    assert (done.returncode, done.stdout) == (0, documented())
 
 
 async def test_a_service_emits_whatever_an_event_may_carry(granted: str) -> None:
@@ -83,27 +83,31 @@ async def test_a_service_emits_whatever_an_event_may_carry(granted: str) -> None
     assert count(granted) == 3
 
 
-def test_the_relay_publishes_and_audits(granted: str, relay: Commands, channel: Channel) -> None:
-    """Rows that fail are part of its work; the audit needs nothing more."""
+def test_the_relay_publishes_and_is_woken(granted: str, relay: Commands, channel: Channel) -> None:
+    """From its start on, which changes nothing of the schema; rows that fail are part of its work."""
     with psycopg.connect(granted) as owner:
         emit(owner, event())
         # Past outbox_emit: no broker takes an attribute without a name.
         owner.execute("""update outbox_events set attributes = '{"": "x"}'""")
-        emit(owner, event())
-        emit(owner, event(available_at="2020-01-01T00:00:00Z"))
+        emit(owner, [event(), event(ordering_key="k"), event(available_at="2020-01-01T00:00:00Z")])
     settings = {"DATABASE_URL": as_role(granted, RELAY)}
 
     ticked = relay("tick", **settings)
-    audited = relay("audit", "--subscription", channel.subscription, "--quiet", "200ms", "--json", **settings)
+    with relay.background("run", **settings) as process:
+        with psycopg.connect(as_role(granted, SERVICE)) as service:
+            emit(service, event())
+        until(lambda: count(granted, PUBLISHED) == 4, "the relay publishes")
+        code, log = terminate(process)
+    doctor = relay("doctor", **settings)
 
     assert ticked.returncode == 0, ticked.stderr
-    assert (count(granted, PUBLISHED), count(granted, FAILED)) == (2, 1)
-    assert audited.returncode == 0, audited.stderr
-    assert json.loads(audited.stdout)["expected"] == 2
+    assert (code, count(granted, FAILED)) == (0, 1), log
+    assert channel.topic in doctor.stdout
+    assert doctor.returncode == 0, doctor.stdout
 
 
-def test_an_operator_looks_and_acts(granted: str, relay: Commands) -> None:
-    """The record is in the operator's hands to write, and not to change."""
+def test_an_operator_acts_as_the_relays_role(granted: str, relay: Commands) -> None:
+    """The record is in the operator's hands to write, and not to change, nor to say when and as which role."""
     with psycopg.connect(granted) as owner:
         emit(owner, [event(1), event(2), event(3)])
         owner.execute(
@@ -111,9 +115,9 @@ def test_an_operator_looks_and_acts(granted: str, relay: Commands) -> None:
                 where aggregate_id <> '3'"""
         )
         owner.execute("update outbox_events set ordering_key = 'k' where aggregate_id = '1'")
-    settings = {"DATABASE_URL": as_role(granted, OPERATOR)}
+    settings = {"DATABASE_URL": as_role(granted, RELAY)}
 
-    listed = relay("failed", "list", "--json", **settings)
+    listed = relay("failed", "list", "--since", "1h", "--json", **settings)
     first, second = (row["id"] for row in json.loads(listed.stdout)["rows"])
     retried = relay("failed", "retry", str(first), "--by", "ana", **settings)
     discarded = relay("failed", "discard", str(second), "--reason", "a test order", "--by", "ana", **settings)
@@ -125,88 +129,149 @@ def test_an_operator_looks_and_acts(granted: str, relay: Commands) -> None:
         assert done.returncode == 0, done.stderr
     assert retried.stdout.splitlines()[0] == "1 row(s) retried"
     assert "out of order" in retried.stdout
-    assert json.loads(shown.stdout)["history"][0]["acted_by"] == "ana"
+    (entry,) = json.loads(shown.stdout)["history"]
+    assert (entry["acted_by"], entry["acted_as"]) == ("ana", RELAY)
     assert json.loads(shown.stdout)["payload"]["data"]["number"] == 1
     assert json.loads(status.stdout)["last_action"]["why"] == "a test order"
     assert (count(granted, FAILED), count(granted, "failed_at is null")) == (1, 2)
-    with psycopg.connect(as_role(granted, OPERATOR)) as operator:
+    with psycopg.connect(as_role(granted, RELAY)) as operator:
         for statement in (
             "update outbox_actions set acted_by = 'nobody'",
             "delete from outbox_actions",
-            "update outbox_events set payload = '{}'",
-            "update outbox_events set published_at = now(), message_id = 'm'",
-            "delete from outbox_events",
+            """insert into outbox_actions (action_id, action, acted_by, acted_as, row_id, event_id, event_type,
+                                           attempt_count)
+               values (gen_random_uuid(), 'remove', 'ana', 'postgres', 1, gen_random_uuid(), 'a', 0)""",
         ):
             assert refused(operator, statement), statement
 
 
-def test_the_relay_sees_the_queue(granted: str, relay: Commands) -> None:
-    """On its own dyno, without a right more than it had; it may not act."""
+def test_the_relays_role_empties_and_removes_events(granted: str) -> None:
+    """What forgetting takes: the record of it, what a row carries, and the row itself."""
     with psycopg.connect(granted) as owner:
-        emit(owner, event())
-        owner.execute("update outbox_events set failed_at = now(), failure_reason = 'max_attempts'")
-    settings = {"DATABASE_URL": as_role(granted, RELAY)}
+        emit(owner, [event(1, dedup_key="d", attributes={"tenant": "acme"}), event(2)])
+        owner.execute("update outbox_events set published_at = now(), message_id = 'm'")
+    with psycopg.connect(as_role(granted, RELAY)) as operator:
+        operator.execute(
+            """insert into outbox_actions (action_id, action, acted_by, why, row_id, event_id, event_type,
+                                           attempt_count)
+               select gen_random_uuid(), 'redact', 'ana', 'asked for', id, event_id, event_type, attempt_count
+                 from outbox_events"""
+        )
+        operator.execute(
+            """update outbox_events
+                  set payload = payload || '{"data": null, "actor": null}', attributes = '{}', dedup_key = null,
+                      ordering_key = null, aggregate_id = 'redacted', last_error = null
+                where aggregate_id = '1'"""
+        )
+        assert operator.execute("delete from outbox_events where aggregate_id = '2'").rowcount == 1
+    assert count(granted, "aggregate_id = 'redacted' and payload -> 'data' = 'null'") == 1
 
-    status, checked = relay("status", **settings), relay("check", **settings)
 
-    assert status.returncode == 0, status.stderr
-    assert "this role may not read outbox_actions" in status.stdout
+def test_a_viewer_looks_and_does_not_act(granted: str, relay: Commands, channel: Channel) -> None:
+    """It sees all there is to see, payloads included."""
+    with psycopg.connect(granted) as owner:
+        emit(owner, [event(1), event(2)])
+    assert relay("tick", DATABASE_URL=as_role(granted, RELAY)).returncode == 0
+    with psycopg.connect(granted) as owner:
+        emit(owner, event(3))
+        owner.execute(
+            """update outbox_events set failed_at = now(), failure_reason = 'max_attempts'
+                where aggregate_id = '3'"""
+        )
+    settings = {"DATABASE_URL": as_role(granted, VIEWER)}
+
+    status = relay("status", **settings)
+    listed = relay("failed", "list", "--since", "1h", "--json", **settings)
+    (row,) = json.loads(listed.stdout)["rows"]
+    shown = relay("failed", "show", str(row["id"]), "--json", **settings)
+    checked = relay("check", **settings)
+    audited = relay("audit", "--subscription", channel.subscription, "--quiet", "200ms", "--json", **settings)
+    doctor = relay("doctor", "--json", **settings)
+
+    assert "not shown" not in status.stdout, status.stderr
+    assert json.loads(shown.stdout)["payload"]["data"]["number"] == 3
     assert (checked.returncode, checked.stdout) == (
         1,
         "1 row(s) have failed, the limit is 0; look at them with: python -m relay failed list\n",
     )
+    assert audited.returncode == 0, audited.stderr
+    assert json.loads(audited.stdout)["expected"] == 2
+    failing = [each["check"] for each in json.loads(doctor.stdout)["findings"] if each["status"] == "fail"]
+    assert failing == ["privileges"]
     assert relay("failed", "retry", "--all", **settings).returncode == 1
     assert count(granted, FAILED) == 1
 
 
-def test_neither_role_has_more_than_it_needs(granted: str) -> None:
-    """A service reads nobody's data and marks nothing; a relay writes no event and deletes none."""
-    with psycopg.connect(as_role(granted, SERVICE)) as service, psycopg.connect(as_role(granted, RELAY)) as relay:
-        for statement in (
-            "select payload from outbox_events",
-            "update outbox_events set published_at = now(), message_id = 'm'",
-            "delete from outbox_events",
-            "select version from outbox_migrations",
-        ):
-            assert refused(service, statement), statement
-        for statement in (
-            "insert into outbox_events default values",
-            "update outbox_events set payload = '{}'",
-            "delete from outbox_events",
-            "delete from outbox_migrations",
-        ):
-            assert refused(relay, statement), statement
+@pytest.mark.parametrize(
+    ("role", "statements"),
+    [
+        (
+            SERVICE,
+            [
+                "select from outbox_events",
+                "select version from outbox_migrations",
+                "insert into outbox_events default values",
+                "update outbox_events set published_at = now(), message_id = 'm'",
+                "delete from outbox_events",
+                "select outbox_wake()",
+            ],
+        ),
+        (
+            RELAY,
+            [
+                "select outbox_emit('[]')",
+                "insert into outbox_events default values",
+                "update outbox_events set event_id = gen_random_uuid()",
+                "update outbox_events set created_at = now()",
+                "truncate outbox_events",
+                "delete from outbox_migrations",
+                "create table public.mine ()",
+            ],
+        ),
+        (
+            VIEWER,
+            [
+                "select outbox_emit('[]')",
+                "select from outbox_events for update",
+                "update outbox_events set topic = null",
+                "delete from outbox_events",
+                "insert into outbox_actions (action) values ('retry')",
+            ],
+        ),
+    ],
+)
+def test_no_role_has_more_than_it_needs(granted: str, role: str, statements: list[str]) -> None:
+    """A service reads nobody's data, a relay invents no event, a viewer changes nothing."""
+    with psycopg.connect(as_role(granted, role)) as connection:
+        for statement in statements:
+            assert refused(connection, statement), statement
+
+
+def snippets(page: str, section: str) -> list[str]:
+    """The SQL of a section."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return re.findall(r"```sql\n(.*?)```", text.partition(f"{section}\n")[2].partition("\n## ")[0], re.DOTALL)
 
 
 def test_an_operator_corrects_a_wrong_topic_as_operate_md_says(granted: str) -> None:
-    """With the grant that stands there, of the rows that wait, and of no other."""
-    text = (ROOT / "docs/operate.md").read_text(encoding="utf-8")
-    section = text.partition("\n## Pending rows with a wrong topic\n")[2].partition("\n## ")[0]
-    correction, grant = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
-    with psycopg.connect(granted, autocommit=True) as owner:
-        with owner.transaction():
-            emit(owner, [event(topic="ordres"), event(topic="refunds")])
-        with psycopg.connect(as_role(granted, OPERATOR), autocommit=True) as operator:
-            assert refused(operator, correction)
-            owner.execute(grant.encode())
-            operator.execute(correction.encode())
-        assert owner.execute("select topic from outbox_events order by id").fetchall() == [("orders",), ("refunds",)]
+    """Of the rows that wait, and of no other."""
+    (correction,) = snippets("operate.md", "\n## Pending rows with a wrong topic")
+    with psycopg.connect(granted) as owner:
+        emit(owner, [event(topic="ordres"), event(topic="refunds")])
+    with psycopg.connect(as_role(granted, RELAY), autocommit=True) as operator:
+        operator.execute(correction.encode())
+        assert operator.execute("select topic from outbox_events order by id").fetchall() == [("orders",), ("refunds",)]
 
 
 def test_an_operator_mends_a_failed_row_as_operate_md_says(granted: str) -> None:
-    """Its attributes or its topic, with the grant that is named there."""
-    text = (ROOT / "docs/operate.md").read_text(encoding="utf-8")
-    section = text.partition("\n### What a row failed of for good\n")[2].partition("\n## ")[0]
-    (grant,) = re.findall(r"`(grant update [^`]+)`", section)
-    (mending,) = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)
-    with psycopg.connect(granted, autocommit=True) as owner:
-        with owner.transaction():
-            emitted = emit(owner, event(topic="ordres", attributes={"kept": "k"}))
+    """Its attributes or its topic."""
+    (mending,) = snippets("operate.md", "\n### What a row failed of for good")
+    with psycopg.connect(granted) as owner:
+        emitted = emit(owner, event(topic="ordres", attributes={"kept": "k"}))
         owner.execute(
             """update outbox_events set attributes = attributes || '{"goog-trace": "t"}',
                       failed_at = now(), failure_reason = 'non_retryable'"""
         )
-        owner.execute(f"{grant} to {OPERATOR}".encode())
-        with psycopg.connect(as_role(granted, OPERATOR), autocommit=True) as operator:
-            operator.execute(mending.replace("4711", str(emitted.sequence)).encode())
-        assert owner.execute("select topic, attributes from outbox_events").fetchall() == [("orders", {"kept": "k"})]
+    with psycopg.connect(as_role(granted, RELAY), autocommit=True) as operator:
+        operator.execute(mending.replace("4711", str(emitted.sequence)).encode())
+        assert operator.execute("select topic, attributes from outbox_events").fetchall() == [("orders", {"kept": "k"})]

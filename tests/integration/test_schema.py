@@ -315,22 +315,33 @@ def test_a_schema_of_a_later_release_is_refused(connection: psycopg.Connection[A
             schema.migrate(connection, "public", target)
 
 
-async def test_the_relay_refuses_a_schema_that_is_not_its_own(bare_database: str) -> None:
+async def test_what_an_older_schema_cannot_hold_is_refused_in_words(bare_database: str) -> None:
+    """By whoever would write it."""
+    async with await psycopg.AsyncConnection.connect(bare_database, autocommit=True) as connection:
+        with psycopg.connect(bare_database) as migrating:
+            schema.migrate(migrating, "public", NEWEST - 1)
+        with pytest.raises(SchemaError, match=f"a step needs version {NEWEST} of schema 'public', which is at "):
+            await schema.require_at_least(connection, "public", NEWEST, "a step")
+        await schema.require_at_least(connection, "public", NEWEST - 1, "a step")
+
+
+async def test_the_relay_refuses_a_schema_that_is_two_versions_apart(bare_database: str) -> None:
     """It would fail row by row instead."""
     async with await psycopg.AsyncConnection.connect(bare_database, autocommit=True) as connection:
 
-        async def required() -> None:
-            await schema.require(connection, "public")
+        async def required() -> int:
+            return await schema.require(connection, "public")
 
         with pytest.raises(SchemaError, match="has no outbox in schema 'public'; create it with"):
             await required()
         with psycopg.connect(bare_database) as migrating:
-            schema.migrate(migrating, "public", NEWEST - 1)
-        with pytest.raises(SchemaError, match=f"is at version {NEWEST - 1}, this code needs {NEWEST}"):
+            schema.migrate(migrating, "public", NEWEST - 2)
+        with pytest.raises(SchemaError, match=f"is at version {NEWEST - 2}, this code works on {NEWEST - 1} to"):
             await required()
-        with psycopg.connect(bare_database) as migrating:
-            schema.migrate(migrating, "public", NEWEST)
-        await required()
+        for version in (NEWEST - 1, NEWEST):
+            with psycopg.connect(bare_database) as migrating:
+                schema.migrate(migrating, "public", version)
+            assert await required() == version
         await connection.execute("insert into outbox_migrations (version, name) values (999, 'later')")
         with pytest.raises(SchemaError, match="newer than"):
             await required()
@@ -390,12 +401,12 @@ def test_a_role_without_the_right_is_told_which_one(connection: psycopg.Connecti
             schema.migrate(connection, "public", NEWEST)
 
 
-def test_a_service_emits_with_insert_and_select_alone(connection: psycopg.Connection[Any], bare_database: str) -> None:
-    """The role of a service needs no right on the sequence, and none to change what was emitted."""
+def test_a_service_emits_with_execute_alone(connection: psycopg.Connection[Any], bare_database: str) -> None:
+    """The role of a service needs no right on the table and its sequence; on the older schema it had to."""
     schema.migrate(connection, "public", NEWEST)
     connection.commit()
     with _role(bare_database) as name:
-        connection.execute(sql.SQL("grant insert, select on outbox_events to {}").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("grant execute on function outbox_emit to {}").format(sql.Identifier(name)))
         connection.execute(sql.SQL("set local role {}").format(sql.Identifier(name)))
         assert emit(connection, event(dedup_key="d", ordering_key="k")).inserted
         assert not emit(connection, event(dedup_key="d")).inserted

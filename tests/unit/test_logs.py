@@ -27,7 +27,7 @@ from relay.kernel.observe import (
 from relay.kernel.runner import Next, Report
 from relay.operate import events as process_events
 from relay.operate import logs, stats
-from relay.operate.events import Reconnected, Started
+from relay.operate.events import Reconnected, SchemaDiffers, Started
 from relay.operate.http import server
 from relay.operate.http.server import HttpListening
 from relay.operate.line_table import LINES as TABLE
@@ -273,6 +273,19 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "broker": "pubsub.googleapis.com",
             "topic": "orders",
             "batch_size": 1_000,
+        },
+    ),
+    (
+        SchemaDiffers("public", 1, 2),
+        {
+            "level": "warning",
+            "event": "schema_differs",
+            "schema": "public",
+            "schema_version": 1,
+            "release_version": 2,
+            "consequence": "none for events, which are published: a release works on the version before its own "
+            "and on the one after, for as long as a deploy takes",
+            "remedy": "bring the schema up with: python -m relay migrate",
         },
     ),
     (Reconnected("db:5432/app"), {"level": "info", "event": "reconnected", "database": "db:5432/app"}),

@@ -6,22 +6,12 @@ from typing import Any
 
 from relay.operate.doctor.findings import Check, Finding, fail, ok, warn
 from relay.operate.doctor.look import Look, span
+from relay.operate.doctor.rights import judge_emit, judge_privileges
+from relay.operate.remedies import one_version
 from relay.outbox import schema
+from relay.outbox.grants import FIRST_VERSION, MARKED
 from relay.outbox.queue import Keys, Queue
 
-# What the relay writes in a row of the outbox.
-WRITES = (
-    "published_at",
-    "message_id",
-    "topic",
-    "available_at",
-    "failed_at",
-    "failure_reason",
-    "blocks_key",
-    "attempt_count",
-    "last_error_code",
-    "last_error",
-)
 MANY_DEAD = 100_000
 LONG_WITHOUT_VACUUM = 3_600.0
 OLD_SECONDS = 300.0
@@ -36,18 +26,25 @@ _CHANGE = re.compile(
 
 def outbox_checks(look: Look) -> list[Check]:
     """The checks, in the order in which they are best read."""
+    known = schema.newest()
 
     async def version() -> Sequence[Finding]:
-        await schema.require(look.connection, look.schema)
-        return (ok("schema", f"{look.schema!r} is at version {schema.newest()}"),)
+        nonlocal known
+        known = await schema.require(look.connection, look.schema)
+        return (judge_schema(look.schema, known, schema.newest()),)
 
     async def objects() -> Sequence[Finding]:
-        wanted = list(objects_of_schema())
+        # A later release may have dropped what this one knows.
+        wanted = list(objects_of_schema(known)) if known <= schema.newest() else []
         values = {"kinds": [kind for kind, _ in wanted], "names": [name for _, name in wanted]}
         return judge_objects(await look.rows("objects", schema=_quoted(look), **values))
 
     async def privileges() -> Sequence[Finding]:
-        return judge_privileges(await look.rows("privileges", schema=_quoted(look), columns=list(WRITES)))
+        return judge_privileges(await look.rows("privileges", schema=_quoted(look), columns=list(MARKED)))
+
+    async def emit() -> Sequence[Finding]:
+        found = await look.rows("emit", schema=_quoted(look))
+        return judge_emit(found, _quoted(look), definer=known >= FIRST_VERSION)
 
     async def sequence() -> Sequence[Finding]:
         return judge_sequence(await look.rows("sequence"))
@@ -62,22 +59,34 @@ def outbox_checks(look: Look) -> list[Check]:
         Check("schema", version),
         Check("objects", objects),
         Check("privileges", privileges),
+        Check("outbox_emit", emit),
         Check("identity", sequence),
         Check("vacuum", vacuum),
         Check("queue", queue),
     ]
 
 
-def objects_of_schema() -> Iterator[tuple[str, str]]:
-    """Kind and name of all that is there once every migration has run."""
+def objects_of_schema(version: int) -> Iterator[tuple[str, str]]:
+    """Kind and name of all that is there once every migration up to a version has run."""
     there = {("table", "outbox_migrations"): None}
     for migration in schema.migrations():
+        if migration.version > version:
+            break
         for action, kind, name in _CHANGE.findall(migration.up):
             if action == "create":
                 there[kind, name] = None
             else:
                 there.pop((kind, name), None)
     return iter(there)
+
+
+def judge_schema(name: str, version: int, release: int) -> Finding:
+    """Old and new code run side by side for as long as a deploy takes, and not for good."""
+    found = f"{name!r} is at version {version}"
+    if version == release:
+        return ok("schema", found)
+    which = "before" if version < release else "after"
+    return warn("schema", f"{found}, one {which} the {release} of this release", one_version(version, release))
 
 
 def judge_objects(rows: Sequence[dict[str, Any]]) -> Sequence[Finding]:
@@ -97,43 +106,8 @@ def judge_objects(rows: Sequence[dict[str, Any]]) -> Sequence[Finding]:
                 "reindex the index, or drop one that no migration made; enable the trigger",
             )
         )
-    return findings or (ok("objects", f"all {len(rows)} tables, indexes, functions and triggers are there"),)
-
-
-def judge_privileges(rows: Sequence[dict[str, Any]]) -> Sequence[Finding]:
-    """A relay needs to read events and the version, and to mark what became of an event."""
-    if not rows:
-        return (fail("privileges", "there is no outbox to have rights on", "create it: python -m relay migrate"),)
-    (row,) = rows
-    role, lacking = row["role"], []
-    if not row["usage"]:
-        lacking.append("usage on the schema")
-    lacking += [
-        f"select on {table}"
-        for table, granted in (("outbox_events", row["reads_events"]), ("outbox_migrations", row["reads_version"]))
-        if not granted
-    ]
-    if row["not_updatable"]:
-        lacking.append(f"update ({', '.join(row['not_updatable'])}) on outbox_events")
-    if lacking:
-        return (fail("privileges", f"role {role} lacks {'; '.join(lacking)}", "grant it: see docs/deploy.md, Roles"),)
-    if row["superuser"]:
-        return (
-            warn(
-                "privileges",
-                f"role {role} is a superuser: it may do everything, and takes connections kept for an emergency",
-                "give the relay a role of its own: see docs/deploy.md, Roles",
-            ),
-        )
-    if row["row_security"]:
-        return (
-            warn(
-                "privileges",
-                f"row level security applies to role {role} on outbox_events: rows may be hidden from the relay",
-                "alter role ... bypassrls, or see that its policies show every row",
-            ),
-        )
-    return (ok("privileges", f"role {role} has what a relay needs"),)
+    there = f"all {len(rows)} tables, indexes, functions and triggers are there"
+    return findings or (ok("objects", there if rows else "those of a later release; each index is in use"),)
 
 
 def judge_sequence(rows: Sequence[dict[str, Any]]) -> Sequence[Finding]:

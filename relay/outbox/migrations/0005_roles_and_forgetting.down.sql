@@ -131,9 +131,99 @@ begin
 end
 $$;
 
+create or replace function outbox_fault(event jsonb) returns text
+language plpgsql stable parallel safe
+as $$
+declare
+    unknown jsonb;
+    fault text;
+begin
+    if jsonb_typeof(event) is distinct from 'object' then
+        return format('is of type %s, not an object', coalesce(jsonb_typeof(event), 'null'));
+    end if;
+    unknown := event - array['event_id', 'event_type', 'version', 'occurred_at', 'actor', 'data', 'aggregate_type',
+                             'aggregate_id', 'topic', 'ordering_key', 'dedup_key', 'available_at', 'attributes',
+                             'order_lock'];
+    if unknown <> '{}' then
+        return format('has the unknown field %s', (select min(field) from jsonb_object_keys(unknown) as field));
+    end if;
+    if not event ? 'data' then
+        return 'has no data';
+    end if;
+    fault := coalesce(
+        outbox_text_fault(event, 'event_type', 255, required => true),
+        outbox_text_fault(event, 'aggregate_type', 255, required => true),
+        outbox_text_fault(event, 'aggregate_id', 1024, required => true),
+        outbox_text_fault(event, 'topic', 512),
+        outbox_text_fault(event, 'ordering_key', 1024),
+        outbox_text_fault(event, 'dedup_key', 1024));
+    if fault is not null then
+        return fault;
+    end if;
+    if event ->> 'event_id' !~* '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$'
+       or event ->> 'event_id' = '00000000-0000-0000-0000-000000000000' then
+        return format('event_id %s is not a UUID, or is the nil UUID', left(event ->> 'event_id', 64));
+    end if;
+    if event ->> 'version' is not null
+       and (jsonb_typeof(event -> 'version') <> 'number' or event ->> 'version' !~ '^[1-9][0-9]{0,8}$') then
+        return format('version %s is not a whole number from 1 to 999999999', left(event ->> 'version', 64));
+    end if;
+    if event ->> 'actor' is not null then
+        if jsonb_typeof(event -> 'actor') <> 'object' then
+            return format('actor is of type %s, not an object', jsonb_typeof(event -> 'actor'));
+        end if;
+        fault := coalesce(
+            outbox_text_fault(event -> 'actor', 'type', 255, required => true),
+            outbox_text_fault(event -> 'actor', 'id', 1024, required => true));
+        if fault is not null then
+            return 'actor: ' || fault;
+        end if;
+    end if;
+    if event ->> 'occurred_at' is not null then
+        fault := outbox_time_fault(event, 'occurred_at');
+        if fault is not null then
+            return fault;
+        end if;
+    end if;
+    if event ->> 'available_at' is not null then
+        if event ->> 'ordering_key' is not null then
+            return 'has available_at and ordering_key, which exclude each other: a scheduled event would hold up its key';
+        end if;
+        fault := outbox_time_fault(event, 'available_at');
+        if fault is not null then
+            return fault;
+        end if;
+    end if;
+    if event ->> 'order_lock' is not null and jsonb_typeof(event -> 'order_lock') <> 'boolean' then
+        return format('order_lock is of type %s, not true or false', jsonb_typeof(event -> 'order_lock'));
+    end if;
+    if event ->> 'attributes' is not null and event -> 'attributes' <> '{}' then
+        if jsonb_typeof(event -> 'attributes') <> 'object' then
+            return format('attributes is of type %s, not an object', jsonb_typeof(event -> 'attributes'));
+        end if;
+        return outbox_attributes_fault(event -> 'attributes');
+    end if;
+    return null;
+end
+$$;
+
 drop function outbox_taken(uuid, text);
 drop function outbox_envelope(jsonb, uuid, timestamptz);
 drop function outbox_uuid7(timestamptz, bigint);
 
--- Everyone may execute it again, with rights of their own.
+-- The older function acts with the caller's rights: whoever may execute this one gets those that it needs.
+do $$
+declare
+    emitter record;
+begin
+    for emitter in
+        select case grantee when 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end as name
+          from (select distinct (aclexplode(proacl)).grantee, proowner
+                  from pg_proc where oid = 'outbox_emit(jsonb)'::regprocedure) as executing
+         where grantee <> proowner
+    loop
+        execute format('grant insert, select (id, event_id, dedup_key) on outbox_events to %s', emitter.name);
+    end loop;
+end
+$$;
 grant execute on function outbox_emit(jsonb) to public;

@@ -1,6 +1,94 @@
+-- `@.` stands for the schema of the outbox. outbox_emit acts with the rights of the outbox's owner, so it and all that it
+-- calls look up names where Postgres has its own and nowhere else: whoever may create functions and operators in the schema,
+-- as everyone may in some servers' `public`, does not have them called.
+do $migration$
+declare
+    definition text;
+begin
+    foreach definition in array array[
+-- Whether an event may be stored: as before, with names of its own schema.
+$define$
+create or replace function @.outbox_fault(event jsonb) returns text
+language plpgsql stable parallel safe
+as $$
+declare
+    unknown jsonb;
+    fault text;
+begin
+    if jsonb_typeof(event) is distinct from 'object' then
+        return format('is of type %s, not an object', coalesce(jsonb_typeof(event), 'null'));
+    end if;
+    unknown := event - array['event_id', 'event_type', 'version', 'occurred_at', 'actor', 'data', 'aggregate_type',
+                             'aggregate_id', 'topic', 'ordering_key', 'dedup_key', 'available_at', 'attributes',
+                             'order_lock'];
+    if unknown <> '{}' then
+        return format('has the unknown field %s', (select min(field) from jsonb_object_keys(unknown) as field));
+    end if;
+    if not event ? 'data' then
+        return 'has no data';
+    end if;
+    fault := coalesce(
+        @.outbox_text_fault(event, 'event_type', 255, required => true),
+        @.outbox_text_fault(event, 'aggregate_type', 255, required => true),
+        @.outbox_text_fault(event, 'aggregate_id', 1024, required => true),
+        @.outbox_text_fault(event, 'topic', 512),
+        @.outbox_text_fault(event, 'ordering_key', 1024),
+        @.outbox_text_fault(event, 'dedup_key', 1024));
+    if fault is not null then
+        return fault;
+    end if;
+    if event ->> 'event_id' !~* '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$'
+       or event ->> 'event_id' = '00000000-0000-0000-0000-000000000000' then
+        return format('event_id %s is not a UUID, or is the nil UUID', left(event ->> 'event_id', 64));
+    end if;
+    if event ->> 'version' is not null
+       and (jsonb_typeof(event -> 'version') <> 'number' or event ->> 'version' !~ '^[1-9][0-9]{0,8}$') then
+        return format('version %s is not a whole number from 1 to 999999999', left(event ->> 'version', 64));
+    end if;
+    if event ->> 'actor' is not null then
+        if jsonb_typeof(event -> 'actor') <> 'object' then
+            return format('actor is of type %s, not an object', jsonb_typeof(event -> 'actor'));
+        end if;
+        fault := coalesce(
+            @.outbox_text_fault(event -> 'actor', 'type', 255, required => true),
+            @.outbox_text_fault(event -> 'actor', 'id', 1024, required => true));
+        if fault is not null then
+            return 'actor: ' || fault;
+        end if;
+    end if;
+    if event ->> 'occurred_at' is not null then
+        fault := @.outbox_time_fault(event, 'occurred_at');
+        if fault is not null then
+            return fault;
+        end if;
+    end if;
+    if event ->> 'available_at' is not null then
+        if event ->> 'ordering_key' is not null then
+            return 'has available_at and ordering_key, which exclude each other: a scheduled event would hold up its key';
+        end if;
+        fault := @.outbox_time_fault(event, 'available_at');
+        if fault is not null then
+            return fault;
+        end if;
+    end if;
+    if event ->> 'order_lock' is not null and jsonb_typeof(event -> 'order_lock') <> 'boolean' then
+        return format('order_lock is of type %s, not true or false', jsonb_typeof(event -> 'order_lock'));
+    end if;
+    if event ->> 'attributes' is not null and event -> 'attributes' <> '{}' then
+        if jsonb_typeof(event -> 'attributes') <> 'object' then
+            return format('attributes is of type %s, not an object', jsonb_typeof(event -> 'attributes'));
+        end if;
+        return @.outbox_attributes_fault(event -> 'attributes');
+    end if;
+    return null;
+end
+$$
+$define$,
+
 -- Time-ordered like outbox_uuid7(moment), with a tail of the caller's: the next after one that was drawn at random for all
 -- of a statement (RFC 9562, 6.2). Drawing one for each was the dearest part of storing many.
-create function outbox_uuid7(moment timestamptz, tail bigint) returns uuid
+$define$
+create function @.outbox_uuid7(moment timestamptz, tail bigint) returns uuid
 language sql stable parallel safe
 as $$
     select encode(
@@ -9,10 +97,12 @@ as $$
             | x'7000'::bigint
             | (date_part('epoch', moment) * 1000000)::bigint % 1000 * 4096 / 1000)
         || int8send(x'8000000000000000'::bigint | (tail & x'3fffffffffffffff'::bigint)), 'hex')::uuid
-$$;
+$$
+$define$,
 
 -- What travels, as JSON.
-create function outbox_envelope(event jsonb, event_id uuid, occurred_at timestamptz) returns jsonb
+$define$
+create function @.outbox_envelope(event jsonb, event_id uuid, occurred_at timestamptz) returns jsonb
 language sql stable parallel safe
 as $$
     select jsonb_build_object(
@@ -22,20 +112,22 @@ as $$
         'occurred_at', to_char(occurred_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
         'actor', event -> 'actor',
         'data', event -> 'data')
-$$;
+$$
+$define$,
 
 -- What was in the way of an event that could not be stored: the event that has its dedup_key. Anything else is refused.
-create function outbox_taken(wanted uuid, wanted_key text, out event_id uuid, out sequence bigint)
+$define$
+create function @.outbox_taken(wanted uuid, wanted_key text, out event_id uuid, out sequence bigint)
 language plpgsql volatile
 as $$
 begin
     -- A statement of its own: its snapshot sees the event that was committed while the insert waited for it.
     select first.event_id, first.id into event_id, sequence
-    from outbox_events as first where first.dedup_key = wanted_key;
+    from @.outbox_events as first where first.dedup_key = wanted_key;
     if sequence is not null then
         return;
     end if;
-    if exists (select from outbox_events as taken where taken.event_id = wanted) then
+    if exists (select from @.outbox_events as taken where taken.event_id = wanted) then
         raise exception using
             errcode = 'unique_violation',
             message = format('outbox_emit: the event %s is in the outbox already', wanted);
@@ -51,15 +143,17 @@ begin
         message = format('outbox_emit: the event with dedup_key %s was removed meanwhile', wanted_key),
         hint = 'Run the transaction again.';
 end
-$$;
+$$
+$define$,
 
 -- Stores the events in the order of the array and answers in that order. An event whose dedup_key is taken answers with
 -- the event that took it. Whoever may execute this stores events with the rights of the outbox's owner, and needs none on
--- the table: its search_path is fixed.
-create or replace function outbox_emit(events jsonb)
+-- the table.
+$define$
+create or replace function @.outbox_emit(events jsonb)
 returns table (event_id uuid, sequence bigint, inserted boolean)
 language plpgsql volatile security definer
-set search_path from current
+set search_path to pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
@@ -96,17 +190,17 @@ begin
     -- One alone, as most are: the same as below, without what a statement over many costs.
     if jsonb_array_length(events) = 1 then
         event := events -> 0;
-        fault := outbox_fault(event);
+        fault := @.outbox_fault(event);
         if fault is not null then
-            perform outbox_refuse(0, fault);
+            perform @.outbox_refuse(0, fault);
         end if;
         now := clock_timestamp();
-        event_id := coalesce((event ->> 'event_id')::uuid, outbox_uuid7(now));
-        insert into outbox_events (event_id, event_type, aggregate_type, aggregate_id, topic, ordering_key,
+        event_id := coalesce((event ->> 'event_id')::uuid, @.outbox_uuid7(now));
+        insert into @.outbox_events (event_id, event_type, aggregate_type, aggregate_id, topic, ordering_key,
                                    dedup_key, payload, attributes, available_at)
         values (event_id, event ->> 'event_type', event ->> 'aggregate_type', event ->> 'aggregate_id',
                 event ->> 'topic', event ->> 'ordering_key', event ->> 'dedup_key',
-                outbox_envelope(event, event_id, coalesce((event ->> 'occurred_at')::timestamptz, now)),
+                @.outbox_envelope(event, event_id, coalesce((event ->> 'occurred_at')::timestamptz, now)),
                 coalesce(nullif(event -> 'attributes', 'null'), '{}'),
                 coalesce((event ->> 'available_at')::timestamptz, '-infinity'))
         on conflict do nothing
@@ -114,7 +208,7 @@ begin
         inserted := sequence is not null;
         if not inserted then
             select taken.event_id, taken.sequence into event_id, sequence
-            from outbox_taken(event_id, event ->> 'dedup_key') as taken;
+            from @.outbox_taken(event_id, event ->> 'dedup_key') as taken;
         end if;
         return next;
         return;
@@ -124,20 +218,20 @@ begin
     tail := hashtextextended(gen_random_uuid()::text, 0) >> 2;
     for answer in
         with checked as materialized (
-            select position, item, clock_timestamp() as now, outbox_fault(item) as fault
+            select position, item, clock_timestamp() as now, @.outbox_fault(item) as fault
             from jsonb_array_elements(events) with ordinality as e (item, position)
         ), input as materialized (
             select position, item, event_id, item ->> 'dedup_key' as dedup_key,
-                   outbox_envelope(item, event_id, coalesce((item ->> 'occurred_at')::timestamptz, now)) as payload,
+                   @.outbox_envelope(item, event_id, coalesce((item ->> 'occurred_at')::timestamptz, now)) as payload,
                    coalesce(nullif(item -> 'attributes', 'null'), '{}') as attributes
             from (
                 select position, item, now,
-                       coalesce((item ->> 'event_id')::uuid, outbox_uuid7(now, tail + position)) as event_id
+                       coalesce((item ->> 'event_id')::uuid, @.outbox_uuid7(now, tail + position)) as event_id
                 from checked
-                where case when fault is null then true else outbox_refuse(position - 1, fault) end
+                where case when fault is null then true else @.outbox_refuse(position - 1, fault) end
             ) as sound
         ), stored as (
-            insert into outbox_events (event_id, event_type, aggregate_type, aggregate_id, topic, ordering_key,
+            insert into @.outbox_events (event_id, event_type, aggregate_type, aggregate_id, topic, ordering_key,
                                        dedup_key, payload, attributes, available_at)
             select event_id, item ->> 'event_type', item ->> 'aggregate_type', item ->> 'aggregate_id', item ->> 'topic',
                    item ->> 'ordering_key', dedup_key, payload, attributes,
@@ -161,27 +255,56 @@ begin
             last_inserted := answer.id;
         elsif answer.dedup_key is null or sequence is null then
             select taken.event_id, taken.sequence into event_id, sequence
-            from outbox_taken(answer.event_id, answer.dedup_key) as taken;
+            from @.outbox_taken(answer.event_id, answer.dedup_key) as taken;
         end if;
         return next;
     end loop;
 end
-$$;
+$$
+$define$
+    ] loop
+        execute replace(definition, '@.', quote_ident(current_schema()) || '.');
+    end loop;
+end
+$migration$;
 
--- Those who could insert may execute; nobody else.
-revoke execute on function outbox_emit(jsonb) from public;
+-- It may be executed by those who could insert until now, and by nobody else: a right on the function alone was none to emit.
 do $$
 declare
-    emitter record;
+    emit constant regprocedure := 'outbox_emit(jsonb)';
+    events constant regclass := 'outbox_events';
+    -- What it writes; a role that may write less of a row could never emit.
+    written constant text[] := array['event_id', 'event_type', 'aggregate_type', 'aggregate_id', 'topic', 'ordering_key',
+                                     'dedup_key', 'payload', 'attributes', 'available_at'];
+    owner constant oid := (select relowner from pg_class where oid = events);
+    revokes text[];
+    grants text[];
+    command text;
 begin
-    for emitter in
-        select distinct case grantee when 0 then 'public' else format('%I', pg_get_userbyid(grantee)) end as name
-          from (select (aclexplode(relacl)).* from pg_class where oid = 'outbox_events'::regclass
-                 union all
-                select (aclexplode(attacl)).* from pg_attribute where attrelid = 'outbox_events'::regclass) as granted
-         where privilege_type = 'INSERT'
-    loop
-        execute format('grant execute on function outbox_emit(jsonb) to %s', emitter.name);
+    if owner <> (select proowner from pg_proc where oid = emit) then
+        execute format('alter function outbox_emit(jsonb) owner to %I', pg_get_userbyid(owner));
+    end if;
+    select array_agg(format('revoke execute on function outbox_emit(jsonb) from %s cascade',
+                            case grantee when 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end))
+    into revokes
+    from (select distinct (aclexplode(coalesce(proacl, acldefault('f', proowner)))).grantee
+            from pg_proc where oid = emit) as executing
+    where grantee <> owner;
+    -- Those who could pass on the right still can; the right of everyone cannot be passed on.
+    select array_agg(format('grant execute on function outbox_emit(jsonb) to %s%s',
+                            case grantee when 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end,
+                            case when grantable and grantee <> 0 then ' with grant option' end))
+    into grants
+    from (select grantee, bool_or(is_grantable) as grantable
+            from (select (aclexplode(relacl)).* from pg_class where oid = events
+                   union all
+                  select (aclexplode(attacl)).* from pg_attribute where attrelid = events) as granted
+           where privilege_type = 'INSERT'
+           group by grantee) as inserting
+    where grantee <> owner
+      and (select bool_and(has_column_privilege(grantee, events, name, 'insert')) from unnest(written) as name);
+    foreach command in array coalesce(revokes, '{}') || coalesce(grants, '{}') loop
+        execute command;
     end loop;
 end
 $$;

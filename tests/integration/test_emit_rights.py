@@ -1,0 +1,204 @@
+"""With whose rights outbox_emit acts: those who could emit still can, nobody else can, nor have it run their own."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import errors as pg
+
+from relay import emit
+from relay.outbox import schema
+from tests.support.outbox import count, event
+
+DEFINER = 5
+COULD_EMIT = "grant insert on outbox_events to {}; grant select (id, event_id, dedup_key) on outbox_events to {}"
+WRITTEN = (
+    "event_id, event_type, aggregate_type, aggregate_id, topic, ordering_key, dedup_key, payload, attributes, "
+    "available_at"
+)
+Role = Callable[[str], str]
+
+
+@pytest.fixture
+def owner(bare_database: str) -> Iterator[psycopg.Connection[Any]]:
+    """The owner's connection to the schema before outbox_emit acted with its rights."""
+    with psycopg.connect(bare_database, autocommit=True) as connection:
+        migrate(connection, DEFINER - 1)
+        yield connection
+
+
+@pytest.fixture
+def role(owner: psycopg.Connection[Any]) -> Iterator[Role]:
+    """Makes a role with rights; `{}` is its name."""
+    made = []
+
+    def make(rights: str) -> str:
+        name = f"Role {uuid4().hex}"
+        owner.execute(f'create role "{name}"'.encode())
+        made.append(name)
+        owner.execute(rights.replace("{}", f'"{name}"').encode())
+        return name
+
+    yield make
+    owner.execute("reset role")
+    for name in made:
+        owner.execute(f'drop owned by "{name}" cascade'.encode())
+        owner.execute(f'drop role "{name}"'.encode())
+
+
+def migrate(connection: psycopg.Connection[Any], version: int) -> None:
+    """Step to a version, in either direction."""
+    schema.migrate(connection, "public", version)
+
+
+def can_emit(connection: psycopg.Connection[Any], name: str) -> bool:
+    """Whether a role stores an event by itself."""
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute(f'set local role "{name}"'.encode())
+            return emit(connection, event(ordering_key="k", dedup_key="d")).inserted
+    except pg.InsufficientPrivilege:
+        return False
+
+
+def may(connection: psycopg.Connection[Any], name: str, right: str) -> bool:
+    """Whether a role has a right to outbox_emit."""
+    row = connection.execute(
+        "select has_function_privilege(%s::name, 'outbox_emit(jsonb)', %s)", (name, right)
+    ).fetchone()
+    return bool(row and row[0])
+
+
+@pytest.mark.parametrize(
+    ("rights", "could"),
+    [
+        (COULD_EMIT, True),
+        (f"grant insert ({WRITTEN}), select (id, event_id, dedup_key) on outbox_events to {{}}", True),
+        ("grant all on outbox_events to {}", True),
+        (f"{COULD_EMIT}; grant execute on function outbox_emit(jsonb) to {{}}", True),
+        ("grant execute on all functions in schema public to {} with grant option", False),
+        ("grant insert (topic), select on outbox_events to {}", False),
+        ("grant select, update, delete on outbox_events to {}", False),
+        ("", False),
+    ],
+)
+def test_those_who_could_emit_still_can_and_nobody_else(
+    owner: psycopg.Connection[Any], role: Role, rights: str, *, could: bool
+) -> None:
+    """Over the migration, back, and over it again: a right on the function alone was none to emit."""
+    name = role(rights)
+    assert can_emit(owner, name) is could
+    for version in (DEFINER, DEFINER - 1, DEFINER):
+        migrate(owner, version)
+        assert can_emit(owner, name) is could, version
+
+
+def test_what_everybody_could_everybody_still_can(owner: psycopg.Connection[Any], role: Role) -> None:
+    """Where the table takes rows of everyone, so does the function."""
+    name = role("grant insert, select on outbox_events to public")
+    for version in (DEFINER, DEFINER - 1, DEFINER):
+        migrate(owner, version)
+        assert can_emit(owner, name), version
+
+
+def test_a_member_emits_by_its_group(owner: psycopg.Connection[Any], role: Role) -> None:
+    """As it did."""
+    group = role(COULD_EMIT)
+    member = role(f'grant "{group}" to {{}}')
+    migrate(owner, DEFINER)
+    assert can_emit(owner, member)
+
+
+def test_who_could_let_others_emit_still_can(owner: psycopg.Connection[Any], role: Role) -> None:
+    """The grant option goes over, and what was granted by it as well; what was granted on the function alone ends."""
+    first = role("grant insert on outbox_events to {} with grant option; grant select on outbox_events to {}")
+    other = role("grant execute on function outbox_emit(jsonb) to {} with grant option")
+    third = role("grant select on outbox_events to {}")
+    fourth = role("")
+    owner.execute(f'set role "{first}"; grant insert on outbox_events to "{third}"; reset role'.encode())
+    owner.execute(
+        f'set role "{other}"; grant execute on function outbox_emit(jsonb) to "{fourth}"; reset role'.encode()
+    )
+
+    migrate(owner, DEFINER)
+
+    assert may(owner, first, "execute with grant option")
+    assert can_emit(owner, third)
+    assert not may(owner, third, "execute with grant option")
+    assert not may(owner, other, "execute")
+    assert not may(owner, fourth, "execute")
+
+
+def test_roles_that_were_made_emitters_emit_on_the_older_schema(owner: psycopg.Connection[Any], role: Role) -> None:
+    """A step back must not end the services of the release that steps back."""
+    migrate(owner, DEFINER)
+    name = role("grant execute on function outbox_emit(jsonb) to {}")
+    assert can_emit(owner, name)
+    migrate(owner, DEFINER - 1)
+    assert can_emit(owner, name)
+
+
+def test_a_function_of_another_owner_becomes_the_tables_owners(owner: psycopg.Connection[Any], role: Role) -> None:
+    """It would act with the rights of a role that may have none on the table."""
+    name, other = role(COULD_EMIT), role("grant usage, create on schema public to {}")
+    owner.execute(f'alter function outbox_emit(jsonb) owner to "{other}"'.encode())
+    migrate(owner, DEFINER)
+    assert can_emit(owner, name)
+    assert not may(owner, other, "execute")
+
+
+HOSTILE = """
+    create schema hostile;
+    set search_path to hostile, pg_temp, public, pg_catalog;
+    create table hostile.outbox_events (
+        id bigint generated always as identity, event_id uuid, event_type text, aggregate_type text, aggregate_id text,
+        topic text, ordering_key text, dedup_key text, payload jsonb, attributes jsonb, available_at timestamptz);
+    create temp table outbox_events (like hostile.outbox_events including all);
+    create function hostile.caught() returns text language plpgsql as $$
+        begin raise exception 'hostile code ran as %', current_user; end $$;
+    create function hostile.outbox_fault(jsonb) returns text language sql as 'select hostile.caught()';
+    create function hostile.outbox_refuse(bigint, text) returns boolean language sql
+        as 'select hostile.caught() is null';
+    create function hostile.outbox_uuid7(timestamptz) returns uuid language sql as 'select hostile.caught()::uuid';
+    create function hostile.outbox_size(jsonb, jsonb, text, text, text, text) returns integer language sql
+        as 'select hostile.caught()::integer';
+    create function hostile.clock_timestamp() returns timestamptz language sql
+        as 'select hostile.caught()::timestamptz';
+    create function hostile.jsonb_typeof(jsonb) returns text language sql as 'select hostile.caught()';
+    create function hostile.format(text, bigint, text) returns text language sql as 'select hostile.caught()';
+    create function hostile.equal(text, text) returns boolean language sql as 'select hostile.caught() is null';
+    create operator hostile.= (leftarg = text, rightarg = text, function = hostile.equal);
+    create function pg_temp.outbox_fault(jsonb) returns text language sql as 'select hostile.caught()';
+    create function pg_temp.outbox_uuid7(timestamptz) returns uuid language sql as 'select hostile.caught()::uuid';
+    create type pg_temp.timestamptz as (hostile integer);
+    create domain pg_temp.uuid as text check (hostile.caught() is null);
+"""
+
+
+def test_nothing_of_the_callers_is_run_or_written_to(
+    owner: psycopg.Connection[Any], role: Role, bare_database: str
+) -> None:
+    """Whatever its search_path and its temporary schema hold: the row is in the outbox, and none of it has run."""
+    migrate(owner, DEFINER)
+    hosting = f'grant create, temporary on database "{owner.info.dbname}" to {{}}'
+    name = role(f"grant execute on function outbox_emit(jsonb) to {{}}; {hosting}")
+    owner.execute(f'set role "{name}"'.encode())
+    owner.execute(HOSTILE.encode())
+    stored = owner.execute(
+        """
+        select sequence from public.outbox_emit(
+            '[{"event_type": "a", "aggregate_type": "a", "aggregate_id": "1", "data": {}, "ordering_key": "k"},
+              {"event_type": "a", "aggregate_type": "a", "aggregate_id": "2", "data": {}, "dedup_key": "d",
+               "occurred_at": "2024-01-01T00:00:00Z", "available_at": "2024-01-01T00:00:00Z"},
+              {"event_type": "a", "aggregate_type": "a", "aggregate_id": "3", "data": {}, "dedup_key": "d"}]')"""
+    ).fetchall()
+    with pytest.raises(pg.InvalidParameterValue, match="has no data"):
+        owner.execute("""select public.outbox_emit('[{"event_type": "a"}, {}]')""")
+    for elsewhere in ("hostile.outbox_events", "pg_temp.outbox_events"):
+        assert owner.execute(f"select from {elsewhere}".encode()).fetchall() == []
+    owner.execute("reset role; reset search_path")
+
+    assert len(stored) == 3
+    assert count(bare_database) == 2
