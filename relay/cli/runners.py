@@ -14,7 +14,7 @@ from relay.kernel.clock import Clock
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Pace, Runner
 from relay.kernel.worker import Worker
-from relay.operate.logs import kept_words
+from relay.operate.row_lines import kept_words
 from relay.outbox.outbox import Connect, Outbox
 from relay.publisher.failures import Attempts
 from relay.publisher.policy import PublishPolicy

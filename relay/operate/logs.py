@@ -8,7 +8,7 @@ from typing import Any, assert_never
 from structlog.typing import FilteringBoundLogger
 
 from relay.kernel.failure import code, origin
-from relay.kernel.line_redaction import Redact, Redaction, Words
+from relay.kernel.line_redaction import Redact
 from relay.kernel.line_writer import LineWriter, error_fields
 from relay.kernel.log_output import adopt_libraries, logger
 from relay.kernel.observe import (
@@ -24,9 +24,9 @@ from relay.kernel.repeats import Hold, Summary
 from relay.operate.events import Reconnected, SchemaDiffers, Started
 from relay.operate.http.server import HttpListening
 from relay.operate.remedies import created_or_corrected, heard_again, one_version
+from relay.operate.row_lines import of_failure, of_row, row_line
 from relay.operate.stats import RelayStats
 from relay.outbox.events import ListenConnected, ListenLost, Looked
-from relay.outbox.rows import Claimed
 from relay.publisher.events import (
     BatchSettled,
     KeyRests,
@@ -201,8 +201,8 @@ class LogLines:
         self._lines.failed(
             "publish",
             advice,
-            **(_row(first, len(event.rows), first.attempt_count) if first else {}),
-            **_failure(event.topic, event.error),
+            **(of_row(first, len(event.rows), first.attempt_count) if first else {}),
+            **of_failure(event.topic, event.error),
             consequence="what becomes of its rows is told by the lines that follow; those that none names wait",
         )
 
@@ -212,7 +212,7 @@ class LogLines:
         self._lines.failed(
             "topic",
             advice,
-            **_failure(event.topic, event.error),
+            **of_failure(event.topic, event.error),
             probe_in_seconds=round(event.probe_in_seconds, 3),
             consequence=_WAIT,
             remedy=_remedy(event.topic, code(event.error)),
@@ -263,77 +263,8 @@ class LogLines:
         )
 
 
-def row_line(event: RowRetried | RowFailed | KeyRests) -> tuple[str, str, dict[str, Any]]:
-    """The level, the name and the fields of what is told of a row that failed."""
-    match event:
-        case RowRetried():
-            return (
-                "warning",
-                "row_retried",
-                {
-                    **_row(event.row, event.batch_size, event.attempt_count),
-                    **_failure(event.topic, event.error),
-                    "delay_seconds": round(event.delay_seconds, 3),
-                    "consequence": "the row has one attempt less, and comes again after the delay",
-                },
-            )
-        case RowFailed():
-            waits = "; its ordering key waits until it is retried or discarded" if event.blocks_key else ""
-            return (
-                "error",
-                "row_failed",
-                {
-                    **_row(event.row, event.batch_size, event.attempt_count),
-                    **_failure(event.topic, event.error),
-                    "reason": event.reason,
-                    "blocks_key": event.blocks_key,
-                    "consequence": f"the row is kept as failed ({event.reason}) and is not published{waits}",
-                },
-            )
-        case KeyRests():
-            return (
-                "warning",
-                "key_rests",
-                {
-                    **_row(event.row, event.batch_size, event.row.attempt_count),
-                    **_failure(event.topic, event.error),
-                    "delay_seconds": round(event.delay_seconds, 3),
-                    "consequence": "the topic takes others: this row's ordering key is left alone for the delay, and "
-                    "nobody pays",
-                },
-            )
-        case _:
-            assert_never(event)
-
-
-def kept_words(redaction: Redaction) -> Callable[[RowRetried | RowFailed | KeyRests], Words]:
-    """What the outbox keeps of a row's error: what its line says."""
-
-    def said(event: RowRetried | RowFailed | KeyRests) -> Words:
-        level, name, fields = row_line(event)
-        return redaction.words(name, level, **fields)
-
-    return said
-
-
 def _named(kind: str, subject: str) -> dict[str, Any]:
     return {"runner" if kind == "pass" else "topic": subject}
-
-
-def _row(row: Claimed, batch_size: int, attempt_count: int) -> dict[str, Any]:
-    return {
-        "event_id": row.event_id,
-        "event_type": row.event_type,
-        "aggregate_type": row.aggregate_type,
-        "aggregate_id": row.aggregate_id,
-        "created_at": row.created_at,
-        "batch_size": batch_size,
-        "attempt_count": attempt_count,
-    }
-
-
-def _failure(topic: str, error: BaseException) -> dict[str, Any]:
-    return {"topic": topic, **error_fields(error)}
 
 
 def _remedy(topic: str, reason: str) -> str:
