@@ -14,7 +14,8 @@ class Servers:
     def __init__(self, given: Stack, opened: ExitStack) -> None:
         self._stack = given
         self._opened = opened
-        self._ours: set[Part] = set()
+        urls = {Part.POSTGRES: given.given_database_url, Part.REDIS: given.given_redis_url}
+        self._there = {part for part, url in urls.items() if url}
 
     @classmethod
     @contextmanager
@@ -44,17 +45,14 @@ class Servers:
 
     def stack(self, *parts: Part) -> Stack:
         """The stack with these parts, or with all of them; what does not run yet is started side by side."""
-        missing = set(parts or EVERYTHING) - self._ours
+        missing = set(parts or EVERYTHING) - self._there
         if missing:
-            given = self._stack
-            started = self._opened.enter_context(
-                Stack.start(missing, database_url=given.given_database_url, redis_url=given.given_redis_url)
-            )
+            stack, started = self._stack, self._opened.enter_context(Stack.start(missing))
             self._stack = replace(
-                given,
-                postgres=given.postgres or started.postgres,
-                redis=given.redis or started.redis,
-                pubsub=given.pubsub or started.pubsub,
+                stack,
+                postgres=stack.postgres or started.postgres,
+                redis=stack.redis or started.redis,
+                pubsub=stack.pubsub or started.pubsub,
             )
-            self._ours |= missing
+            self._there |= missing
         return self._stack

@@ -165,7 +165,7 @@ def test_a_database_of_ones_own_is_used_and_kept(make: Make, outbox: Outbox, out
         @pytest.fixture
         def outbox_database(outbox_stack):
             yield os.environ["DATABASE_URL"]
-            assert outbox_stack._ours == set()
+            assert outbox_stack._there == set()
         """,
     )
     project.write("test_shop.py", TESTS.partition("def test_each")[0])
