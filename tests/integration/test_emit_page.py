@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 
 import psycopg
 import pytest
@@ -41,7 +42,11 @@ names = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host
 database = {name: parts.get(part, "") for name, part in names.items()}
 database["ENGINE"] = "django.db.backends.postgresql"
 database["TEST"] = {"NAME": parts["dbname"] + "_django", "TEMPLATE": os.environ.get("TEMPLATE")}
-settings.configure(DATABASES={"default": database}, DEFAULT_AUTO_FIELD="django.db.models.BigAutoField")
+database["ATOMIC_REQUESTS"] = True
+settings.configure(
+    DATABASES={"default": database}, DEFAULT_AUTO_FIELD="django.db.models.BigAutoField", ROOT_URLCONF="shop.urls",
+    ALLOWED_HOSTS=["testserver"],
+)
 django.setup()
 from django.db import models
 class Order(models.Model):
@@ -53,6 +58,31 @@ shop_models.Order = Order
 sys.modules |= {"shop": shop, "shop.models": shop_models, "shop.payments": payments}
 """
 PAY = "pay(1999)\n"
+PAY_AWAITED = """
+import asyncio
+from asgiref.sync import sync_to_async
+async def view():
+    await sync_to_async(pay)(1999)
+    await sync_to_async(lambda: connection.close())()
+asyncio.run(view())
+"""
+PAY_IN_VIEWS = """
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import path
+def view(request, outcome):
+    paid = Order.objects.create(amount=1999)
+    emit(connection, Event(event_type="order.paid", aggregate_type="a", aggregate_id=str(paid.pk), data=1999))
+    if outcome == "fails":
+        raise LookupError
+    return HttpResponse()
+sys.modules["shop.urls"] = types.ModuleType("shop.urls")
+sys.modules["shop.urls"].urlpatterns = [path("<outcome>", view)]
+client = Client(raise_request_exception=False)
+import logging
+logging.disable()
+assert [client.get(path).status_code for path in ("/fails", "/works")] == [500, 200]
+"""
 CLOSE = "engine.dispose()\n"
 TEST = """
 from django.test.runner import DiscoverRunner
@@ -85,6 +115,8 @@ PROGRAMS = {
     "sqlalchemy": python("DeclarativeBase") + CLOSE,
     "fastapi": python("FastAPI") + ASK_THE_APP,
     "django": DJANGO + python("Order.objects") + PAY,
+    "django-awaited": DJANGO + python("Order.objects") + PAY_AWAITED,
+    "django-atomic-requests": DJANGO + python("Order.objects") + PAY_IN_VIEWS,
     "retries": python("attempts - 1") + CLOSE,
 }
 
@@ -129,6 +161,14 @@ def test_there_is_a_test_for_each_snippet() -> None:
     assert languages == ["sql", *["python"] * 8, "js", "go", "ruby"]
 
 
+@pytest.mark.parametrize(
+    "name", re.findall(r"`((?:psycopg2?|asyncpg|sqlalchemy|django)\.[\w.]*Error|psycopg2?\.errors\.\w+)`", PAGE)
+)
+def test_an_error_of_the_page_is_there(name: str) -> None:
+    """By the name that it has there."""
+    assert issubclass(resolve_name(name), Exception)
+
+
 @pytest.mark.parametrize("library", PROGRAMS)
 def test_a_snippet_stores_an_order_and_its_event(orders: str, tmp_path: Path, library: str) -> None:
     """Without a warning."""
@@ -150,7 +190,7 @@ def test_the_snippet_of_node_does_the_same(orders: str, tmp_path: Path) -> None:
     """With its package pg, from the registry."""
     if shutil.which("node") is None or (npm := shutil.which("npm")) is None:
         pytest.skip("node and npm are not there")
-    options = ["--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=0"]
+    options = ["--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=0", "--fetch-timeout=15000"]
     installed = subprocess.run(
         [npm, "install", *options, f"pg@{PG}"],
         cwd=tmp_path,
