@@ -63,7 +63,7 @@ class LogLines:
         self._lines = LineWriter(log, redact, monotonic, _named)
         self._repeats = self._lines.repeats
 
-    def __call__(self, event: object) -> None:  # noqa: C901 -- one case for each event
+    def __call__(self, event: object) -> None:  # noqa: C901, PLR0912 -- one case for each event
         """Write the event's line, if it has one."""
         self._lines.recovered(self._repeats.due(end=isinstance(event, ShutdownEnded)))
         match event:

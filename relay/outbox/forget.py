@@ -9,8 +9,8 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.rows import args_row
 
-from relay.errors import OperateError, SchemaError
-from relay.outbox import actions
+from relay.errors import OperateError
+from relay.outbox import actions, schema
 from relay.outbox.actions import Change, Operator
 from relay.outbox.queue import operating
 from relay.outbox.statements import statement
@@ -88,14 +88,7 @@ class Aggregates:
 
     async def start(self) -> actions.Start:
         """Begin a command. Raises SchemaError where the schema cannot hold its record."""
-        async with operating(self._connection, self._schema):
-            cursor = await self._connection.execute(statement("schema_version"))
-            ((current,),) = await cursor.fetchall()
-        if current < NEEDS_SCHEMA:
-            raise SchemaError(
-                f"schema {self._schema!r} is at version {current}, relay forget needs {NEEDS_SCHEMA}; "
-                "bring it up with: python -m relay migrate"
-            )
+        await schema.require_at_least(self._connection, self._schema, NEEDS_SCHEMA, "relay forget")
         return await actions.start(self._connection, self._schema)
 
     async def mark(self) -> Mark:

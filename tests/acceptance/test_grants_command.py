@@ -10,12 +10,12 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from tests.support.postgres import fresh_database
 
 from relay import emit
 from relay.outbox import schema
 from tests.support.commands import Commands
 from tests.support.outbox import count, event
-from tests.support.postgres import fresh_database
 
 PASSWORD = "only-in-this-test"  # noqa: S105 -- of a role that lasts as long as its test
 ALL = ("--emitter", "--relay", "--viewer")

@@ -21,7 +21,7 @@ from relay.outbox.connect import connect
 from tests.support import old_outboxes as old
 from tests.support.outbox import event
 
-READER, PASSWORD = "adopt_reader", "only-in-this-test"  # noqa: S105 -- of a role that lasts as long as its test
+READER, PASSWORD = "adopt_reader", "only-in-this-test"
 SECRET = "4711-secret"  # noqa: S105 -- a value that must not be shown
 
 
