@@ -10,10 +10,10 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from tests.support.postgres import fresh_database
 
 from relay import emit
 from relay.outbox import schema
+from relay.testing.databases import fresh_database
 from tests.support.commands import Commands
 from tests.support.outbox import count, event
 

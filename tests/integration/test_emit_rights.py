@@ -204,7 +204,7 @@ def test_nothing_of_the_callers_is_run_or_written_to(
     assert count(bare_database) == 2
 
 
-# Each is a better match for a call of the function than Postgres' own, by the rules for literals and variadic arguments.
+# Each is a better match for a call of the function than Postgres' own, by the rules for literals and variadic ones.
 IN_THE_SCHEMA = """
     set search_path to public, pg_temp;
     create function caught() returns text language plpgsql as $$
