@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
 from uuid import UUID
@@ -77,8 +76,11 @@ def emit(
     adapter = sync_adapter(connection)
     batch = _batch(events)
     encoded = _encode(batch, order_lock=order_lock, registry=registry)
-    with _translating(batch):
+    try:
         answers = adapter.store(connection, encoded)
+    except Exception as error:
+        _refuse(error, batch)
+        raise
     emitted = [_emitted(answer) for answer in answers]
     return emitted[0] if isinstance(events, Event) else emitted
 
@@ -102,8 +104,11 @@ async def emit_async(
     adapter = async_adapter(connection)
     batch = _batch(events)
     encoded = _encode(batch, order_lock=order_lock, registry=registry)
-    with _translating(batch):
+    try:
         answers = await adapter.store(connection, encoded)
+    except Exception as error:
+        _refuse(error, batch)
+        raise
     emitted = [_emitted(answer) for answer in answers]
     return emitted[0] if isinstance(events, Event) else emitted
 
@@ -170,21 +175,16 @@ def _emitted(answer: str | bytes) -> Emitted:
     return Emitted(UUID(event_id), int(sequence), inserted == "t")
 
 
-@contextmanager
-def _translating(events: Sequence[Event]) -> Iterator[None]:
-    """Raise what emit has a word for as an EmitError, and all else as the library did."""
-    try:
-        yield
-    except Exception as error:
-        if is_unencodable(error):
-            # Without the driver's error, which quotes the text.
-            raise EmitError(
-                "the client_encoding of the connection has no word for a character of the events; "
-                "nothing was sent: set it to UTF8"
-            ) from None
-        if (fault := fault_of(error)) and (translated := _translated(fault, events)):
-            raise translated from error
-        raise
+def _refuse(error: Exception, events: Sequence[Event]) -> None:
+    """Raise what emit has a word for as an EmitError; all else is the library's to tell."""
+    if is_unencodable(error):
+        # Without the driver's error, which quotes the text.
+        raise EmitError(
+            "the client_encoding of the connection has no word for a character of the events; "
+            "nothing was sent: set it to UTF8"
+        ) from None
+    if (fault := fault_of(error)) and (translated := _translated(fault, events)):
+        raise translated from error
 
 
 def _translated(fault: Fault, events: Sequence[Event]) -> EmitError | None:
@@ -193,9 +193,9 @@ def _translated(fault: Fault, events: Sequence[Event]) -> EmitError | None:
         case "42883" if "outbox_emit" in message:  # undefined_function
             # Postgres passes over a schema that the role may not use.
             return EmitError(
-                "the database has no outbox_emit(jsonb) on the search_path of this connection, or its role may not use "
-                "the schema that has it; create the outbox with: python -m relay migrate; or let the role emit with: "
-                "python -m relay grants --emitter ROLE"
+                "the database has no outbox_emit(jsonb) on the search_path of this connection that its role may use; "
+                "let the role emit with: python -m relay grants --emitter ROLE, "
+                "or create the outbox with: python -m relay migrate"
             )
         case "42501":  # insufficient_privilege
             return EmitError(

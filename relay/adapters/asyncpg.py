@@ -11,7 +11,7 @@ from relay.adapters.adapter import NUMBERED, Adapter, AsyncAdapter, Library, aut
 
 
 async def _store(connection: Any, events: str) -> list[str | bytes]:
-    if not connection.is_in_transaction():
+    if not connection.is_in_transaction() and not connection.is_closed():
         raise autocommits("open one with `async with connection.transaction():`")
     return [answer for (answer,) in await connection.fetch(NUMBERED, events, record_class=asyncpg.Record)]
 

@@ -90,7 +90,10 @@ _ASYNCIO = "sqlalchemy.ext.asyncio"
 
 
 def _adapter_of(kind: type) -> Adapter | None:
-    if issubclass(kind, (Connection, *_loaded("sqlalchemy.orm", "Session", "scoped_session"))):
+    # First: another thread may be loading the other parts.
+    if issubclass(kind, Connection):
+        return _SYNC
+    if issubclass(kind, _loaded("sqlalchemy.orm", "Session", "scoped_session")):
         return _SYNC
     if issubclass(kind, _loaded(_ASYNCIO, "AsyncConnection", "AsyncSession", "async_scoped_session")):
         return _ASYNC

@@ -146,6 +146,22 @@ class TestItsErrors:
         assert not isinstance(failed.value, EmitError)
         assert "4711-secret" not in said(failed.value)
 
+    def test_a_connection_that_is_lost_is_told_by_the_library(self, emitter: Emitter, database: str) -> None:
+        """And not taken for one without a transaction."""
+        emitter.emit(event(data={"card": "4711-secret"}))
+        with psycopg.connect(database, autocommit=True) as administrator:
+            administrator.execute(
+                "select pg_terminate_backend(pid, 5000) from pg_stat_activity"
+                " where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'"
+            )
+        with pytest.raises(Exception, match=r"terminat|closed|connection") as lost:
+            emitter.emit(event(data={"card": "4711-secret"}))
+        with pytest.raises(Exception, match=r".") as again:
+            emitter.emit(event())
+        for error in (lost.value, again.value):
+            assert not isinstance(error, EmitError | TypeError | AttributeError)
+            assert "4711-secret" not in said(error)
+
     def test_a_serialization_failure_is_the_librarys(self, emitter: Emitter, database: str) -> None:
         """So that what runs the transaction again goes on working."""
         emitter.execute("set transaction isolation level repeatable read")

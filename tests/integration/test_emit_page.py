@@ -41,7 +41,11 @@ names = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host
 database = {name: parts.get(part, "") for name, part in names.items()}
 database["ENGINE"] = "django.db.backends.postgresql"
 database["TEST"] = {"NAME": parts["dbname"] + "_django", "TEMPLATE": os.environ.get("TEMPLATE")}
-settings.configure(DATABASES={"default": database}, DEFAULT_AUTO_FIELD="django.db.models.BigAutoField")
+database["ATOMIC_REQUESTS"] = True
+settings.configure(
+    DATABASES={"default": database}, DEFAULT_AUTO_FIELD="django.db.models.BigAutoField", ROOT_URLCONF="shop.urls",
+    ALLOWED_HOSTS=["testserver"],
+)
 django.setup()
 from django.db import models
 class Order(models.Model):
@@ -53,6 +57,31 @@ shop_models.Order = Order
 sys.modules |= {"shop": shop, "shop.models": shop_models, "shop.payments": payments}
 """
 PAY = "pay(1999)\n"
+PAY_AWAITED = """
+import asyncio
+from asgiref.sync import sync_to_async
+async def view():
+    await sync_to_async(pay)(1999)
+    await sync_to_async(lambda: connection.close())()
+asyncio.run(view())
+"""
+PAY_IN_VIEWS = """
+from django.http import HttpResponse
+from django.test import Client
+from django.urls import path
+def view(request, outcome):
+    paid = Order.objects.create(amount=1999)
+    emit(connection, Event(event_type="order.paid", aggregate_type="a", aggregate_id=str(paid.pk), data=1999))
+    if outcome == "fails":
+        raise LookupError
+    return HttpResponse()
+sys.modules["shop.urls"] = types.ModuleType("shop.urls")
+sys.modules["shop.urls"].urlpatterns = [path("<outcome>", view)]
+client = Client(raise_request_exception=False)
+import logging
+logging.disable()
+assert [client.get(path).status_code for path in ("/fails", "/works")] == [500, 200]
+"""
 CLOSE = "engine.dispose()\n"
 TEST = """
 from django.test.runner import DiscoverRunner
@@ -85,6 +114,8 @@ PROGRAMS = {
     "sqlalchemy": python("DeclarativeBase") + CLOSE,
     "fastapi": python("FastAPI") + ASK_THE_APP,
     "django": DJANGO + python("Order.objects") + PAY,
+    "django-awaited": DJANGO + python("Order.objects") + PAY_AWAITED,
+    "django-atomic-requests": DJANGO + python("Order.objects") + PAY_IN_VIEWS,
     "retries": python("attempts - 1") + CLOSE,
 }
 

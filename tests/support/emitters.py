@@ -175,13 +175,18 @@ class DjangoWrapper(DjangoConnection):
         return connections[DEFAULT_DB_ALIAS]
 
 
-def django_wrapper(url: str, **options: Any) -> Any:
-    """A database of Django's, without a project."""
+def configure_django() -> None:
+    """Set Django up without a project, once in a process."""
     if not settings.configured:
         settings.configure(
             DATABASES={DEFAULT_DB_ALIAS: {"ENGINE": "django.db.backends.postgresql"}}, LOGGING_CONFIG=None
         )
         django.setup()
+
+
+def django_wrapper(url: str, **options: Any) -> Any:
+    """A database of Django's."""
+    configure_django()
     parts = conninfo_to_dict(url)
     names = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
     database = {name: parts.get(part) or "" for name, part in names.items()}
@@ -329,7 +334,6 @@ class AsyncpgPooled(Asyncpg):
         return connection
 
     def close(self) -> None:
-        self._run(self._transaction.rollback())
         self._run(self._pool.release(self._given))
         self._run(self._pool.close())
         self._runner.close()

@@ -33,7 +33,7 @@ from sqlalchemy.orm import Session, SessionTransaction, scoped_session, sessionm
 from sqlalchemy.pool.base import _ConnectionFairy
 
 from relay import emit, emit_async
-from tests.support.emitters import django_wrapper
+from tests.support.emitters import configure_django
 from tests.support.outbox import event
 
 SYNC = "emit takes a connection or session of psycopg, psycopg2, SQLAlchemy or Django, not a value of type {}{}"
@@ -190,7 +190,7 @@ def test_djangos_other_databases_are_named() -> None:
     """And so is what looks like a database of Django's, and is none."""
     with pytest.raises(TypeError, match=r"^emit takes Django's connections to Postgres, not one of sqlite; "):
         emit(like(BaseDatabaseWrapper, vendor="sqlite"), event())
-    django_wrapper("")
+    configure_django()
     with pytest.raises(TypeError, match=r"^emit takes Django's connections to Postgres, not what is no database; "):
         emit(cache, event())
 
