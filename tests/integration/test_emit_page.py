@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 
 import psycopg
 import pytest
@@ -160,6 +161,14 @@ def test_there_is_a_test_for_each_snippet() -> None:
     assert languages == ["sql", *["python"] * 8, "js", "go", "ruby"]
 
 
+@pytest.mark.parametrize(
+    "name", re.findall(r"`((?:psycopg2?|asyncpg|sqlalchemy|django)\.[\w.]*Error|psycopg2?\.errors\.\w+)`", PAGE)
+)
+def test_an_error_of_the_page_is_there(name: str) -> None:
+    """By the name that it has there."""
+    assert issubclass(resolve_name(name), Exception)
+
+
 @pytest.mark.parametrize("library", PROGRAMS)
 def test_a_snippet_stores_an_order_and_its_event(orders: str, tmp_path: Path, library: str) -> None:
     """Without a warning."""
@@ -181,7 +190,7 @@ def test_the_snippet_of_node_does_the_same(orders: str, tmp_path: Path) -> None:
     """With its package pg, from the registry."""
     if shutil.which("node") is None or (npm := shutil.which("npm")) is None:
         pytest.skip("node and npm are not there")
-    options = ["--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=0"]
+    options = ["--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=0", "--fetch-timeout=15000"]
     installed = subprocess.run(
         [npm, "install", *options, f"pg@{PG}"],
         cwd=tmp_path,
