@@ -48,8 +48,10 @@ def _adapter_of(kind: type) -> Adapter | None:
 def _remedy(given: object) -> str | None:
     if isinstance(given, psycopg.Cursor | psycopg.AsyncCursor):
         return "pass cursor.connection"
-    if type(given).__module__.startswith("psycopg_pool"):
-        asynchronous = "async " if type(given).__name__.startswith("Async") else ""
+    # By name: psycopg_pool need not be there.
+    pools = [base.__name__ for base in type(given).__mro__ if base.__module__.partition(".")[0] == "psycopg_pool"]
+    if any(name.endswith("ConnectionPool") for name in pools):
+        asynchronous = "async " if pools[0].startswith("Async") else ""
         return f"pass one of its connections: `{asynchronous}with pool.connection() as connection:`"
     return None
 

@@ -37,9 +37,7 @@ def _adapter_of(kind: type) -> Adapter | None:
 def _remedy(given: object) -> str | None:
     if isinstance(given, extensions.cursor):
         return "pass cursor.connection"
-    if type(given).__module__ == "psycopg2.pool" or any(
-        base.__module__ == "psycopg2.pool" for base in type(given).__mro__
-    ):
+    if any(base.__module__ == "psycopg2.pool" for base in type(given).__mro__):
         return "pass one of its connections: `connection = pool.getconn()`"
     return None
 

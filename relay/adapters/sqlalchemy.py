@@ -12,7 +12,7 @@ from relay.adapters.adapter import NAMED, Adapter, AsyncAdapter, Library, SyncAd
 from relay.errors import EmitError
 
 _STATEMENT = text(NAMED)
-# A cursor on the server would store the events only as it is read.
+# What is set for a service's own large results would make a cursor on the server of it, and several statements of one.
 _WHOLE = {"stream_results": False, "yield_per": None}
 _DRIVERS = ("psycopg", "psycopg2", "asyncpg")
 _IDLE = 0  # PQTRANS_IDLE of libpq, in psycopg and psycopg2 alike

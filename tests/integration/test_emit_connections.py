@@ -216,6 +216,13 @@ class TestAsyncpg:
         await connection.close()
         assert count(database) == 1
 
+    async def test_a_closed_connection_is_told_by_asyncpg(self, database: str) -> None:
+        """And not taken for one without a transaction."""
+        connection = await asyncpg.connect(**asyncpg_options(database))
+        await connection.close()
+        with pytest.raises(asyncpg.InterfaceError, match="connection is closed"):
+            await emit_async(connection, event())
+
     async def test_codecs_of_the_services_own_are_not_asked(self, database: str) -> None:
         """They are for its own values, and so is the class of its records."""
 
@@ -223,8 +230,8 @@ class TestAsyncpg:
             raise AssertionError(f"{value!r} is no value of the service's")
 
         class Strange(asyncpg.Record):  # type: ignore[misc]  # asyncpg has no types
-            def __getitem__(self, key: Any) -> Any:
-                raise AssertionError(key)
+            def __iter__(self) -> Any:
+                raise AssertionError(self)
 
         connection = await asyncpg.connect(**asyncpg_options(database), record_class=Strange)
         for name in ("jsonb", "uuid", "bool", "int8"):
@@ -320,11 +327,18 @@ class TestSQLAlchemy:
     @pytest.mark.parametrize("options", [{"stream_results": True}, {"yield_per": 1}], ids=str)
     @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
     def test_it_is_no_cursor_on_the_server(self, database: str, driver: str, options: dict[str, Any]) -> None:
-        """Which would store what is read of it."""
+        """Which would be several statements."""
         engine = sa.create_engine(alchemy_url(database, driver), poolclass=NullPool)
+        names = []
+
+        @sa.event.listens_for(engine, "before_cursor_execute")
+        def look(_: Any, cursor: Any, *__: Any) -> None:
+            names.append(getattr(cursor, "name", None))
+
         with engine.connect().execution_options(**options) as connection:
             assert len(emit(connection, [event(1), event(2)])) == 2
             connection.commit()
+        assert names == [None]
         assert count(database) == 2
 
     def test_a_session_of_several_binds_is_told_to_choose(self, database: str) -> None:

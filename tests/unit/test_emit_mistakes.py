@@ -50,7 +50,8 @@ def like(kind: type, **fields: Any) -> Any:
 
 def pool(name: str) -> Any:
     """What is called like a pool of psycopg_pool, which is not installed here."""
-    return type(name, (), {"__module__": "psycopg_pool.pool"})()
+    kind: Any = type(name, (), {"__module__": "psycopg_pool.pool"})
+    return type("Pool", (kind,), {"__module__": "shop"})()
 
 
 CONNECTION = psycopg.Connection(PGconn())
@@ -67,12 +68,12 @@ MISTAKES: list[tuple[Any, str, str]] = [
     (psycopg.AsyncCursor(ASYNC_CONNECTION), "psycopg.AsyncCursor", "; pass cursor.connection"),
     (
         pool("ConnectionPool"),
-        "psycopg_pool.pool.ConnectionPool",
+        "shop.Pool",
         "; pass one of its connections: `with pool.connection() as connection:`",
     ),
     (
         pool("AsyncConnectionPool"),
-        "psycopg_pool.pool.AsyncConnectionPool",
+        "shop.Pool",
         "; pass one of its connections: `async with pool.connection() as connection:`",
     ),
     (like(psycopg2.extensions.cursor), "psycopg2.extensions.cursor", "; pass cursor.connection"),
