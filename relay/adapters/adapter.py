@@ -49,21 +49,24 @@ AsyncConnection = AwaitedConnection | AsyncpgConnection
 
 @dataclass(frozen=True, slots=True)
 class SyncAdapter:
-    """How events are stored through one kind of connection.
+    """How events are stored, and read, through one kind of connection.
 
-    `store` refuses what would commit them on its own, runs the statement, and answers with its texts. `awaited` is what
-    to do with such a connection in asynchronous code.
+    `store` refuses what would commit them on its own, runs the statement, and answers with its texts. `texts` runs any
+    other statement that has no parameters and answers with one text a row. `awaited` is what to do with such a
+    connection in asynchronous code.
     """
 
     store: Callable[[Any, str], list[str | bytes]]
+    texts: Callable[[Any, str], list[str | bytes]]
     awaited: str = "call emit"
 
 
 @dataclass(frozen=True, slots=True)
 class AsyncAdapter:
-    """How events are stored through one kind of asynchronous connection."""
+    """The same of one kind of asynchronous connection."""
 
     store: Callable[[Any, str], Awaitable[list[str | bytes]]]
+    texts: Callable[[Any, str], Awaitable[list[str | bytes]]]
 
 
 Adapter = SyncAdapter | AsyncAdapter

@@ -13,10 +13,14 @@ from relay.adapters.adapter import NUMBERED, Adapter, AsyncAdapter, Library, aut
 async def _store(connection: Any, events: str) -> list[str | bytes]:
     if not connection.is_in_transaction() and not connection.is_closed():
         raise autocommits("open one with `async with connection.transaction():`")
-    return [answer for (answer,) in await connection.fetch(NUMBERED, events, record_class=asyncpg.Record)]
+    return await _texts(connection, NUMBERED, events)
 
 
-_ADAPTER = AsyncAdapter(_store)
+async def _texts(connection: Any, statement: str, *values: str) -> list[str | bytes]:
+    return [answer for (answer,) in await connection.fetch(statement, *values, record_class=asyncpg.Record)]
+
+
+_ADAPTER = AsyncAdapter(_store, _texts)
 
 
 def _adapter_of(kind: type) -> Adapter | None:

@@ -16,8 +16,12 @@ def _store(given: Any, events: str) -> list[str | bytes]:
     connection = _database(given)
     if not connection.in_atomic_block and connection.get_autocommit():
         raise autocommits("emit within `with transaction.atomic():`, and not in on_commit, which runs after it")
-    with connection.cursor() as cursor:
-        cursor.execute(FORMAT, [events])
+    return _texts(connection, FORMAT, [events])
+
+
+def _texts(given: Any, statement: str, values: list[str] | None = None) -> list[str | bytes]:
+    with _database(given).cursor() as cursor:
+        cursor.execute(statement, values)
         return [answer for (answer,) in cursor.fetchall()]
 
 
@@ -32,6 +36,7 @@ def _database(given: Any) -> Any:
 
 _ADAPTER = SyncAdapter(
     _store,
+    _texts,
     awaited="Django's are synchronous: have sync_to_async run a function that makes the change and calls emit, both "
     "within its `with transaction.atomic():`",
 )

@@ -24,33 +24,34 @@ _MODULES = {
 
 def sync_adapter(given: object) -> SyncAdapter:
     """Return the adapter of a synchronous connection; TypeError for anything else."""
-    match _adapter(given):
+    match adapter_of(given):
         case SyncAdapter() as adapter:
             return adapter
         case AsyncAdapter():
             remedy: str | None = "call emit_async"
         case None:
-            remedy = _remedy(given)
-    raise _refused(f"emit takes {_SYNC}", given, remedy)
+            remedy = remedy_of(given)
+    raise refused(f"emit takes {_SYNC}", given, remedy)
 
 
 def async_adapter(given: object) -> AsyncAdapter:
     """Return the adapter of an asynchronous connection; TypeError for anything else."""
-    match _adapter(given):
+    match adapter_of(given):
         case AsyncAdapter() as adapter:
             return adapter
         case SyncAdapter(awaited=way):
             remedy: str | None = way
         case None:
-            remedy = _remedy(given)
-    raise _refused(f"emit_async takes {_ASYNC}", given, remedy)
+            remedy = remedy_of(given)
+    raise refused(f"emit_async takes {_ASYNC}", given, remedy)
 
 
-def _adapter(given: object) -> Adapter | None:
+def adapter_of(given: object) -> Adapter | None:
+    """Return the adapter of either kind of connection; None for anything else."""
     kind: type = type(given)
     # What is put around a connection to watch it names that one's class.
     claimed: type = given.__class__
-    return _adapter_of(kind) or _adapter_of(claimed) or (None if _remedy(given) else _stood_for(given))
+    return _adapter_of(kind) or _adapter_of(claimed) or (None if remedy_of(given) else _stood_for(given))
 
 
 @lru_cache(maxsize=128)
@@ -76,13 +77,15 @@ def _stood_for(given: Any) -> Adapter | None:
     return _adapter_of(module.AsyncConnection if awaited else module.Connection)
 
 
-def _remedy(given: object) -> str | None:
+def remedy_of(given: object) -> str | None:
+    """Return what to pass in place of something that is easily taken for a connection."""
     if isinstance(given, Event | list | tuple):
         return "the connection comes first, then the events"
     return next((remedy for library in _libraries(type(given)) if (remedy := library.remedy(given))), None)
 
 
-def _refused(takes: str, given: object, remedy: str | None) -> TypeError:
+def refused(takes: str, given: object, remedy: str | None) -> TypeError:
+    """Say what is taken, what was given in its place, and what to do."""
     kind = type(given)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return TypeError(f"{takes}, not a value of type {name}" + (f"; {remedy}" if remedy else ""))

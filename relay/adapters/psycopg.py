@@ -16,8 +16,12 @@ def _store(connection: psycopg.Connection[Any], events: str) -> list[str | bytes
             pipeline.sync()
     if _would_commit(connection):
         raise autocommits("open one with `with connection.transaction():`")
+    return _texts(connection, FORMAT, (events,))
+
+
+def _texts(connection: psycopg.Connection[Any], statement: str, values: tuple[str] | None = None) -> list[str | bytes]:
     with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
-        return [answer for (answer,) in cursor.execute(FORMAT, (events,))]
+        return [answer for (answer,) in cursor.execute(statement.encode(), values)]
 
 
 async def _store_async(connection: psycopg.AsyncConnection[Any], events: str) -> list[str | bytes]:
@@ -26,8 +30,14 @@ async def _store_async(connection: psycopg.AsyncConnection[Any], events: str) ->
             await pipeline.sync()
     if _would_commit(connection):
         raise autocommits("open one with `async with connection.transaction():`")
+    return await _texts_async(connection, FORMAT, (events,))
+
+
+async def _texts_async(
+    connection: psycopg.AsyncConnection[Any], statement: str, values: tuple[str] | None = None
+) -> list[str | bytes]:
     async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
-        await cursor.execute(FORMAT, (events,))
+        await cursor.execute(statement.encode(), values)
         return [answer for (answer,) in await cursor.fetchall()]
 
 
@@ -35,8 +45,8 @@ def _would_commit(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[
     return connection.autocommit and connection.info.transaction_status is TransactionStatus.IDLE
 
 
-_SYNC = SyncAdapter(_store)
-_ASYNC = AsyncAdapter(_store_async)
+_SYNC = SyncAdapter(_store, _texts)
+_ASYNC = AsyncAdapter(_store_async, _texts_async)
 
 
 def _adapter_of(kind: type) -> Adapter | None:

@@ -19,6 +19,12 @@ def _store(connection: Any, events: str) -> list[str | bytes]:
         return [answer for (answer,) in cursor.fetchall()]
 
 
+def _texts(connection: Any, statement: str) -> list[str | bytes]:
+    with connection.cursor(cursor_factory=extensions.cursor) as cursor:
+        cursor.execute(statement)
+        return [answer for (answer,) in cursor.fetchall()]
+
+
 def _would_commit(connection: Any, cursor: Any) -> bool:
     if not connection.autocommit or connection.get_transaction_status() != _IDLE:
         return False
@@ -27,7 +33,7 @@ def _would_commit(connection: Any, cursor: Any) -> bool:
     return bool(connection.get_transaction_status() == _IDLE)
 
 
-_ADAPTER = SyncAdapter(_store)
+_ADAPTER = SyncAdapter(_store, _texts)
 
 
 def _adapter_of(kind: type) -> Adapter | None:

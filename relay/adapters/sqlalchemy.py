@@ -1,6 +1,7 @@
 """SQLAlchemy 2: its connections and sessions, on psycopg, psycopg2 and asyncpg."""
 
 import sys
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Transaction, text
@@ -34,10 +35,20 @@ def _store(given: Any, events: str) -> list[str | bytes]:
         raise
 
 
-async def _store_async(given: Any, events: str) -> list[str | bytes]:
-    given = given if hasattr(given, "run_sync") else given.registry()  # an async_scoped_session has the session
-    answers: list[str | bytes] = await given.run_sync(_store, events)
-    return answers
+def _texts(given: Any, statement: str) -> list[str | bytes]:
+    connection = given if isinstance(given, Connection) else _connection_of(given)
+    _require_driver(connection)
+    plain = {**_WHOLE, "no_parameters": True}
+    return list(connection.exec_driver_sql(statement, execution_options=plain).scalars())
+
+
+def _awaited(texts: Callable[[Any, str], list[str | bytes]]) -> Callable[[Any, str], Awaitable[list[str | bytes]]]:
+    async def awaited(given: Any, words: str) -> list[str | bytes]:
+        given = given if hasattr(given, "run_sync") else given.registry()  # an async_scoped_session has the session
+        answers: list[str | bytes] = await given.run_sync(texts, words)
+        return answers
+
+    return awaited
 
 
 def _connection_of(session: Any) -> Connection:
@@ -84,8 +95,8 @@ def _loaded(module: str, *names: str) -> tuple[type, ...]:
     return tuple(getattr(part, name) for name in names) if part is not None else ()
 
 
-_SYNC = SyncAdapter(_store)
-_ASYNC = AsyncAdapter(_store_async)
+_SYNC = SyncAdapter(_store, _texts)
+_ASYNC = AsyncAdapter(_awaited(_store), _awaited(_texts))
 _ASYNCIO = "sqlalchemy.ext.asyncio"
 
 

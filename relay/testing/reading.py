@@ -1,80 +1,67 @@
 """What a connection sees of the outbox: what is committed, and what its own transaction holds."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
-from typing import Any, NoReturn
 
-import psycopg
-from psycopg import errors as pg
 from psycopg import sql
-from psycopg.rows import tuple_row
 
+from relay.adapters.adapter import AsyncAdapter, SyncAdapter
+from relay.adapters.fault import fault_of
+from relay.adapters.find import adapter_of, refused, remedy_of
 from relay.errors import SchemaError
 from relay.testing.emitted import EmittedEvent
 
+_UNDEFINED_TABLE = "42P01"
 
-def events_on(connection: Any, schema: str) -> list[EmittedEvent]:
+
+def events_on(connection: object, schema: str) -> list[EmittedEvent]:
     """Read every event, the first that was stored first. Raises TypeError for what is no connection."""
-    if not _of_psycopg(connection) or isinstance(connection, psycopg.AsyncConnection):
-        _refuse(connection, "connection= takes", psycopg.Connection)
-    return [EmittedEvent.of_text(text) for text in _texts(connection, _statement(schema), schema)]
+    match adapter_of(connection):
+        case SyncAdapter() as adapter:
+            with _naming(schema):
+                return _events(adapter.texts(connection, _statement(schema)))
+        case AsyncAdapter():
+            remedy: str | None = "await the method whose name ends in _async"
+        case None:
+            remedy = remedy_of(connection)
+    raise refused("connection= takes whatever emit does", connection, remedy)
 
 
-async def events_on_async(connection: Any, schema: str) -> list[EmittedEvent]:
+async def events_on_async(connection: object, schema: str) -> list[EmittedEvent]:
     """Read the same over an asynchronous connection."""
-    if not _of_psycopg(connection) or isinstance(connection, psycopg.Connection):
-        _refuse(connection, "connection= of a method that is awaited takes", psycopg.AsyncConnection)
-    return [EmittedEvent.of_text(text) for text in await _texts_async(connection, _statement(schema), schema)]
+    match adapter_of(connection):
+        case AsyncAdapter() as adapter:
+            with _naming(schema):
+                return _events(await adapter.texts(connection, _statement(schema)))
+        case SyncAdapter():
+            remedy: str | None = "call the method without _async at the end of its name"
+        case None:
+            remedy = remedy_of(connection)
+    raise refused("connection= of a method that is awaited takes whatever emit_async does", connection, remedy)
 
 
-def _of_psycopg(given: object) -> bool:
-    """Whether it is a connection, or stands for one as a pool's proxy may, which has its info."""
-    return isinstance(getattr(given, "info", None), psycopg.ConnectionInfo)
-
-
-def _texts(connection: psycopg.Connection[Any], statement: bytes, schema: str) -> list[str]:
-    try:
-        with psycopg.Cursor(connection, row_factory=tuple_row) as cursor:
-            return [text for (text,) in cursor.execute(statement)]
-    except pg.UndefinedTable as error:
-        raise _no_outbox(connection, schema) from error
-
-
-async def _texts_async(connection: psycopg.AsyncConnection[Any], statement: bytes, schema: str) -> list[str]:
-    try:
-        async with psycopg.AsyncCursor(connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(statement)
-            return [text for (text,) in await cursor.fetchall()]
-    except pg.UndefinedTable as error:
-        raise _no_outbox(connection, schema) from error
+def _events(texts: list[str | bytes]) -> list[EmittedEvent]:
+    return [EmittedEvent.of_text(text.decode() if isinstance(text, bytes) else text) for text in texts]
 
 
 @cache
-def _statement(schema: str) -> bytes:
+def _statement(schema: str) -> str:
     text = (files("relay.testing") / "sql" / "emitted.sql").read_text(encoding="utf-8")
-    return text.format(schema=sql.Identifier(schema).as_string(None)).encode()
+    return text.format(schema=sql.Identifier(schema).as_string(None))
 
 
-def _no_outbox(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any], schema: str) -> SchemaError:
-    return SchemaError(
-        f"database {connection.info.dbname!r} has no outbox in schema {schema!r}; "
-        "create it with: python -m relay migrate, or name another schema: Outbox(url, schema=…)"
-    )
-
-
-def _refuse(given: object, words: str, kind: type) -> NoReturn:
-    package = type(given).__module__.partition(".")[0]
-    match given:
-        case psycopg.AsyncConnection():
-            remedy = "; await the method whose name ends in _async"
-        case psycopg.Connection():
-            remedy = "; call the method without _async at the end of its name"
-        case psycopg.Cursor() | psycopg.AsyncCursor():
-            remedy = "; pass cursor.connection"
-        case _ if package == "sqlalchemy":
-            remedy = "; of a SQLAlchemy connection, pass connection.connection.driver_connection"
-        case _ if package == "django":
-            remedy = "; of Django's connection, pass connection.connection"
-        case _:
-            remedy = ""
-    raise TypeError(f"{words} a psycopg {kind.__name__}, not a value of type {type(given).__name__}{remedy}")
+@contextmanager
+def _naming(schema: str) -> Iterator[None]:
+    """Say of a database that it has no outbox there, whichever library tells it."""
+    try:
+        yield
+    except Exception as error:
+        fault = fault_of(error)
+        if fault is None or fault.sqlstate != _UNDEFINED_TABLE:
+            raise
+        raise SchemaError(
+            f"the database of this connection has no outbox in schema {schema!r}; "
+            "create it with: python -m relay migrate, or name another schema: Outbox(url, schema=…)"
+        ) from error

@@ -12,6 +12,7 @@ from django.db import utils as django_errors
 
 from relay import EmitError, Event, InvalidEventError, emit
 from relay.dev.stack import Stack
+from relay.testing import Outbox
 from relay.testing.databases import fresh_database
 from tests.support.emitters import EMITTERS, Emitter
 from tests.support.outbox import count, event
@@ -63,6 +64,15 @@ class TestItsTransaction:
         emitter.emit(event(3))
         emitter.commit()
         assert count(database) == count(database, "aggregate_id = '3'") == 1
+
+    def test_a_test_sees_what_it_holds(self, emitter: Emitter, database: str) -> None:
+        """Over the connection alone until it is committed."""
+        outbox = Outbox(database)
+        answers = emitter.emit([event(1, data=NOTE), event(2)])
+
+        assert [seen.event_id for seen in emitter.seen(outbox)] == [answer.event_id for answer in answers]
+        assert emitter.seen(outbox)[0].data == NOTE
+        assert outbox.emitted() == []
 
     def test_a_savepoint_takes_only_its_own_part_back(self, emitter: Emitter, database: str) -> None:
         """What was emitted before it and after it stays."""

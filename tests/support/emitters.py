@@ -26,6 +26,7 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
 
 from relay import emit, emit_async
+from relay.testing import EmittedEvent, Outbox
 
 
 class Emitter(ABC):
@@ -62,6 +63,10 @@ class Emitter(ABC):
     def emit(self, events: Any, **options: Any) -> Any:
         """Emit, in the way of the library."""
         return emit(self.connection, events, **options)
+
+    def seen(self, outbox: Outbox) -> list[EmittedEvent]:
+        """What a test sees over the connection."""
+        return outbox.emitted(connection=self.connection)
 
 
 class Psycopg(Emitter):
@@ -263,6 +268,10 @@ class Awaited(Emitter):
 
     def emit(self, events: Any, **options: Any) -> Any:
         return self._run(emit_async(self.connection, events, **options))
+
+    def seen(self, outbox: Outbox) -> list[EmittedEvent]:
+        events: list[EmittedEvent] = self._run(outbox.emitted_async(connection=self.connection))
+        return events
 
     def execute(self, query: str) -> None:
         self._run(self._given.execute(query))
