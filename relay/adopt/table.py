@@ -90,6 +90,9 @@ def examined(connection: psycopg.Connection[Any], place: Place, mapping: Mapping
             raise ConfigurationError(
                 f"{option} names {name[:64]!r}, which {place.shown} has not; its columns are {', '.join(columns)}"
             )
+    marred = next((name for name in (place.schema, place.name, *columns) if "%" in name), None)
+    if marred is not None:
+        raise ConfigurationError(f"{marred[:64]!r} of {place.shown} has a percent sign in its name; rename it first")
     ids = [columns[name] for name in mapping.ids]
     nullable = [each.name for each in ids if not each.required]
     if nullable:

@@ -46,6 +46,16 @@ def take_over(session: Session, terms: Terms, progress: Progress) -> Moved:
 
     Call it after a comparison that was clean. Raises OperateError where something is in the way; what was moved stays.
     """
+    try:
+        return _taken_over(session, terms, progress)
+    except pg.InsufficientPrivilege as error:
+        raise ConfigurationError(
+            f"role {session.connection.info.user!r} may not take over {session}: {error.diag.message_primary}; "
+            "run it as the owner of both the table and the outbox"
+        ) from error
+
+
+def _taken_over(session: Session, terms: Terms, progress: Progress) -> Moved:
     _require_order(session, terms)
     mover = Mover(session, terms.batch)
     deadline, pause = time.monotonic() + terms.patience.total_seconds(), _PAUSE
@@ -62,11 +72,6 @@ def take_over(session: Session, terms: Terms, progress: Progress) -> Moved:
             continue
         except pg.QueryCanceled as error:
             raise OperateError(_too_slow(session, terms)) from error
-        except pg.InsufficientPrivilege as error:
-            raise ConfigurationError(
-                f"role {session.connection.info.user!r} may not take over {session}: {error.diag.message_primary}; "
-                "run it as the owner of both the table and the outbox"
-            ) from error
         crash_points.reached(Point.DONE)
         return mover.moved
 

@@ -15,13 +15,13 @@ from relay.adopt.table import TRIGGER, Place
 from relay.outbox.statements import search_path
 
 _LONGEST_NAME = 63
-_EMIT_ONE = "_row"
+_EMIT_ONE, _MARK_ONE = "_row", "_mark"
 
 
 def function_name(schema: str, table: str) -> str:
     """What the trigger of this table runs; names that would be cut are told apart by a hash."""
     name = f"{TRIGGER}_{schema}_{table}"
-    most = _LONGEST_NAME - len(_EMIT_ONE)
+    most = _LONGEST_NAME - max(len(_EMIT_ONE), len(_MARK_ONE))
     if len(name.encode()) <= most:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:12]
@@ -29,16 +29,17 @@ def function_name(schema: str, table: str) -> str:
 
 
 def make_functions(session: Session, refused: Refused) -> None:
-    """Create both functions, or put these in their place; nothing runs them yet where there is no trigger.
+    """Create the functions, or put these in their place; nothing runs them yet where there is no trigger.
 
-    The first is parsed now, and what it needs is remembered by the database: outbox_emit, and the columns of the
-    mapping, can then not be dropped by mistake. The second runs with the rights of the outbox's owner.
+    Those of one row are parsed now, and what they need is remembered by the database: outbox_emit, and the columns of
+    the mapping, can then not be dropped by mistake. That of the trigger runs with the rights of the outbox's owner.
     """
     table, connection = session.table, session.connection
     name = function_name(table.schema, table.name)
-    _drop(connection, session.outbox_schema, [f"{name}{_EMIT_ONE}"])
-    emit_one = sql.Identifier(session.outbox_schema, f"{name}{_EMIT_ONE}")
-    run = sql.Identifier(session.outbox_schema, name)
+    _drop(connection, session.outbox_schema, [f"{name}{_EMIT_ONE}", f"{name}{_MARK_ONE}"])
+    run, emit_one, mark_one = (
+        sql.Identifier(session.outbox_schema, f"{name}{suffix}") for suffix in ("", _EMIT_ONE, _MARK_ONE)
+    )
     arguments = sql.SQL(", ").join(raw(each.type) for each in table.ids)
     path = raw(search_path(session.outbox_schema))
     for statement in (
@@ -46,14 +47,22 @@ def make_functions(session: Session, refused: Refused) -> None:
             "create function {}({}) returns table (pending boolean, sequence bigint) "
             "language sql volatile begin atomic {}; end"
         ).format(emit_one, arguments, session.queries.emit_one()),
+        sql.SQL("create function {}({}) returns boolean language sql volatile begin atomic {}; end").format(
+            mark_one, arguments, session.queries.mark_one()
+        ),
         sql.SQL(
             "create or replace function {}() returns trigger language plpgsql volatile security definer "
             "set search_path to {} set timezone to 'UTC' set datestyle to 'ISO' set row_security to off as {}"
-        ).format(run, path, _body(session, emit_one, refused)),
-        sql.SQL("revoke execute on function {}({}), {}() from public").format(emit_one, arguments, run),
+        ).format(run, path, _body(session, emit_one, mark_one, refused)),
+        sql.SQL("revoke execute on function {run}(), {emit}({ids}), {mark}({ids}) from public").format(
+            run=run, emit=emit_one, mark=mark_one, ids=arguments
+        ),
         sql.SQL("comment on function {}() is {}").format(run, sql.Literal(_comment(session, refused))),
-        sql.SQL("comment on function {}({}) is {}").format(
-            emit_one, arguments, sql.Literal(f"Emits one row of {table}. Part of {name}().")
+        *(
+            sql.SQL("comment on function {}({}) is {}").format(
+                part, arguments, sql.Literal(f"{does} one row of {table}, for {name}().")
+            )
+            for part, does in ((emit_one, "Emits"), (mark_one, "Marks"))
         ),
     ):
         connection.execute(statement)
@@ -79,7 +88,7 @@ def remove(connection: psycopg.Connection[Any], outbox_schema: str, place: Place
         )
     )
     name = function_name(place.schema, place.name)
-    _drop(connection, outbox_schema, [name, f"{name}{_EMIT_ONE}"])
+    _drop(connection, outbox_schema, [name, f"{name}{_EMIT_ONE}", f"{name}{_MARK_ONE}"])
 
 
 def _drop(connection: psycopg.Connection[Any], outbox_schema: str, names: Sequence[str]) -> None:
@@ -93,7 +102,7 @@ def _drop(connection: psycopg.Connection[Any], outbox_schema: str, names: Sequen
         connection.execute(sql.SQL("drop function {}").format(raw(signature)))
 
 
-def _body(session: Session, emit_one: sql.Identifier, refused: Refused) -> sql.Literal:
+def _body(session: Session, emit_one: sql.Identifier, mark_one: sql.Identifier, refused: Refused) -> sql.Literal:
     table = session.table
     handler: sql.Composable = sql.SQL("")
     if refused is Refused.KEEP:
@@ -103,7 +112,7 @@ def _body(session: Session, emit_one: sql.Identifier, refused: Refused) -> sql.L
     body = template("trigger").format(
         emit_one=emit_one,
         ids=session.queries.new_ids(),
-        mark=session.queries.mark_new(),
+        mark_one=mark_one,
         vanished=sql.Literal(f"outbox_adopt: a new row of {table} is not to be seen; does another trigger delete it?"),
         still=sql.Literal(f"outbox_adopt: a new row of {table} waits although it is marked; does a trigger undo it?"),
         handler=handler,

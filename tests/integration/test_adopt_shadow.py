@@ -21,7 +21,7 @@ from relay.outbox.connect import connect
 from tests.support import old_outboxes as old
 from tests.support.outbox import event
 
-READER, PASSWORD = "adopt_reader", "only-in-this-test"  # noqa: S105 -- of a role that lasts as long as its test
+READER, PASSWORD = "adopt_reader", "only-in-this-test"
 SECRET = "4711-secret"  # noqa: S105 -- a value that must not be shown
 
 
@@ -130,7 +130,7 @@ def test_rows_whose_mapping_fails_are_found_among_thousands(database: str) -> No
 
 
 def test_a_service_that_writes_both_is_compared_field_by_field(database: str) -> None:
-    """By event_id, and by dedup_key where that finds the event; differences are told by field and row, without values."""
+    """By its event_id; differences are told by field and row, without values."""
     old.home_made(database, rows=9)
     rows = old.rows_of(database, "select id, uuid, order_id, payload, headers, created_at from shop.events order by id")
     fields: list[dict[str, Any]] = [
