@@ -47,6 +47,8 @@ class Session:
 
 def opened(connection: psycopg.Connection[Any], outbox_schema: str, mapping: Mapping) -> Session:
     """Find the table and have the server read every expression. Raises ConfigurationError; nothing is changed."""
+    # Planned for the values at hand; and behind a pooler the session belongs to others.
+    connection.prepare_threshold = None
     require(connection, outbox_schema)
     try:
         with connection.transaction():

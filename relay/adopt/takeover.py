@@ -84,7 +84,7 @@ def release(connection: psycopg.Connection[Any], outbox_schema: str, name: str, 
         with connection.transaction():
             place = placed(connection, name, outbox_schema)
             enter(connection, outbox_schema, _milliseconds(terms.lock_timeout))
-            remove(connection, outbox_schema, place)
+            remove(connection, place)
             return place.taken_over
 
     deadline, pause = time.monotonic() + terms.patience.total_seconds(), _PAUSE

@@ -12,7 +12,7 @@ from relay.adopt.mapping import Delete, Refused, Update
 from relay.adopt.queries import raw, template
 from relay.adopt.session import Session
 from relay.adopt.table import TRIGGER, Place
-from relay.outbox.statements import search_path
+from relay.outbox.statements import search_path, statement
 
 _LONGEST_NAME = 63
 _EMIT_ONE, _MARK_ONE = "_row", "_mark"
@@ -42,7 +42,7 @@ def make_functions(session: Session, refused: Refused) -> None:
     )
     arguments = sql.SQL(", ").join(raw(each.type) for each in table.ids)
     path = raw(search_path(session.outbox_schema))
-    for statement in (
+    for text in (
         sql.SQL(
             "create function {}({}) returns table (pending boolean, sequence bigint) "
             "language sql volatile begin atomic {}; end"
@@ -65,30 +65,47 @@ def make_functions(session: Session, refused: Refused) -> None:
             for part, does in ((emit_one, "Emits"), (mark_one, "Marks"))
         ),
     ):
-        connection.execute(statement)
+        connection.execute(text)
 
 
 def make_trigger(session: Session) -> None:
     """Have it run for each row, once the row is in the table as it will be; partitions have it too."""
     table = session.table
+    name = function_name(table.schema, table.name)
+    before = _function_of(session.connection, table.oid)
     session.connection.execute(
         sql.SQL("create or replace trigger {} after insert on {} for each row execute function {}()").format(
             sql.Identifier(TRIGGER),
             table.identifier,
-            sql.Identifier(session.outbox_schema, function_name(table.schema, table.name)),
+            sql.Identifier(session.outbox_schema, name),
         )
     )
+    if before is not None and before != (session.outbox_schema, name):
+        _drop_all(session.connection, *before)
 
 
-def remove(connection: psycopg.Connection[Any], outbox_schema: str, place: Place) -> None:
+def remove(connection: psycopg.Connection[Any], place: Place) -> None:
     """Drop trigger and functions, in the transaction that is open; it waits for who inserts, and they for it."""
-    connection.execute(
-        sql.SQL("drop trigger if exists {} on {}").format(
-            sql.Identifier(TRIGGER), sql.Identifier(place.schema, place.name)
-        )
+    drop = sql.SQL("drop trigger if exists {} on {}").format(
+        sql.Identifier(TRIGGER), sql.Identifier(place.schema, place.name)
     )
-    name = function_name(place.schema, place.name)
-    _drop(connection, outbox_schema, [name, f"{name}{_EMIT_ONE}", f"{name}{_MARK_ONE}"])
+    connection.execute(
+        sql.SQL("lock table {} in access exclusive mode").format(sql.Identifier(place.schema, place.name))
+    )
+    function = _function_of(connection, place.oid)
+    connection.execute(drop)
+    if function is not None:
+        _drop_all(connection, *function)
+
+
+def _function_of(connection: psycopg.Connection[Any], table: int) -> tuple[str, str] | None:
+    """Schema and name of what the trigger of the table runs: it was named when the table may have had another name."""
+    found = connection.execute(statement("adopt_function"), {"table": table, "trigger": TRIGGER}).fetchone()
+    return None if found is None else (found[0], found[1])
+
+
+def _drop_all(connection: psycopg.Connection[Any], schema: str, name: str) -> None:
+    _drop(connection, schema, [name, f"{name}{_EMIT_ONE}", f"{name}{_MARK_ONE}"])
 
 
 def _drop(connection: psycopg.Connection[Any], outbox_schema: str, names: Sequence[str]) -> None:

@@ -67,7 +67,8 @@ def test_names_that_need_quotes(database: str) -> None:
         """
         create schema "Mein Shop";
         create table "Mein Shop"."adopt ""Events""{}" (
-            "Id {}" int primary key, n int, "Sent?" bool not null default false, event text, pending text, sequence int);
+            "Id {}" int primary key, n int, "Sent?" bool not null default false, event text, pending text,
+            sequence int);
         insert into "Mein Shop"."adopt ""Events""{}" values (1, 1, false, 'e', 'p', 3)""",
     )
     table = '"Mein Shop"."adopt ""Events""{}"'

@@ -358,6 +358,31 @@ def test_the_watch_sees_rows_that_are_sent_at_once_and_rows_that_commit_late(dat
     assert found.refused["has no event_type"].first == ["6"]
 
 
+def test_the_watch_counts_each_row_once_for_as_long_as_it_lasts(database: str) -> None:
+    """Rows that were seen long ago are looked at no more; late ones, and rows that are deleted, do no harm."""
+    old.home_made(database, rows=3)
+    now = 0.0
+    with closing(connect(database)) as connection, psycopg.connect(database) as late:
+        session = old.opened(connection)
+        watching = Watch(session, begun(session), lambda: now)
+        late.execute("insert into shop.events (kind, order_id, payload) values ('order.late', 1, '{}')")
+        insert(database)
+        assert watching.look() == 1
+        now = 40.0
+        late.commit()
+        insert(database)
+        assert watching.look() == 2
+        now = 70.0
+        assert watching.look() == 0
+        assert watching._floor == ("3",), "a row was seen lately that has a lower id than those of long ago"
+        old.run(database, "delete from shop.events where id = 5")
+        now = 200.0
+        assert watching.look() == 0
+        assert watching._floor == ("6",)
+        insert(database)
+        assert watching.look() == 1
+
+
 def test_the_watch_ends_after_its_time(database: str) -> None:
     """With a last look at what came while it rested."""
     old.home_made(database)

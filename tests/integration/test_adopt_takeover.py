@@ -368,6 +368,34 @@ def test_a_table_is_given_back(database: str) -> None:
     in_order(database, 5)
 
 
+def test_a_table_that_was_renamed_is_given_back_whole(database: str) -> None:
+    """Or taken over anew: functions of the name that it had are not left behind."""
+    functions = "select proname from pg_proc where proname like 'outbox_adopt%' order by 1"
+    old.home_made(database, rows=3)
+    old.adopted(database)
+    old.run(database, "alter table shop.events rename to past; alter schema shop rename to store")
+    old.run(database, "insert into store.past (kind, order_id, payload) values ('a.b', 1, '{}')")
+    assert old.rows_of(database, "select count(*) from outbox_events") == [(4,)]
+    old.adopted(database, old.words(table="store.past"))
+    assert [name for (name,) in old.rows_of(database, functions)] == [
+        "outbox_adopt_store_past", "outbox_adopt_store_past_mark", "outbox_adopt_store_past_row"
+    ]  # fmt: skip
+    old.run(database, "alter table store.past rename to events")
+    assert old.released(database, "store.events")
+    assert old.rows_of(database, functions) == []
+
+
+def test_two_who_take_over_at_once_move_each_row_once(database: str) -> None:
+    """One waits for the other's rows, finds them marked, and goes on."""
+    old.home_made(database, rows=2_000)
+    terms = {"batch": 50, "publisher_stopped": True}
+    with in_background(old.adopted, database, **terms) as first:
+        second = old.adopted(database, **terms)
+    assert first[0].rows + second.rows == 2_000
+    insert(database)
+    in_order(database, 2_001)
+
+
 def test_giving_back_waits_for_who_inserts(database: str) -> None:
     """Its row is an event; the next one waits: none is both or neither."""
     old.home_made(database)
