@@ -12,7 +12,9 @@ from tests.support import old_outboxes as old
 from tests.support.commands import ROOT, Commands
 
 PAGE = (ROOT / "docs/moving-in.md").read_text(encoding="utf-8")
-SNIPPETS: list[tuple[str, str, str]] = re.findall(r"^```(sql|sh) ([a-z-]+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+SNIPPETS: list[tuple[str, str, str]] = re.findall(
+    r"^```(sql|sh|toml) ([a-z-]+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL
+)
 ROWS = {
     "home-made": "insert into shop.events (kind, order_id, payload) values ('order.paid', 7, '{\"n\": 1}')",
     "debezium": "insert into outboxevent (id, aggregatetype, aggregateid, type, payload) "
@@ -43,12 +45,14 @@ def snippets(layout: str, kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize("layout", list(ROWS))
-def test_the_page_takes_over_each_layout(command: Commands, database: str, layout: str) -> None:
+def test_the_page_takes_over_each_layout(command: Commands, database: str, tmp_path: Path, layout: str) -> None:
     """Its tables, its commands, as they stand there: what waits is moved, and what comes is an event."""
     (table,) = snippets(layout, "sql")
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(table.encode())
     old.run(database, ROWS[layout])
+    for mapping in snippets(layout, "toml"):
+        (tmp_path / "events.toml").write_text(mapping, encoding="utf-8")
     for snippet in snippets(layout, "sh"):
         if "--release" not in snippet:
             ran = command(*words(snippet))
@@ -67,7 +71,7 @@ def test_the_page_takes_over_each_layout(command: Commands, database: str, layou
 def test_every_snippet_of_the_page_is_of_a_layout_that_is_tried() -> None:
     """None is passed over."""
     assert {name for _, name, _ in SNIPPETS} == set(ROWS)
-    assert len(SNIPPETS) == PAGE.count("\n```s")
+    assert len(SNIPPETS) == PAGE.count("\n```") / 2
 
 
 def test_the_walk(command: Commands, database: str) -> None:
@@ -110,6 +114,7 @@ def test_the_walk(command: Commands, database: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["--mapping", "events.toml"], "--mapping says it all"),
         (["--pending", "true"], "--id, --mark, --map is missing"),
         ([*old.options()[3:], "--watch", "1s", "--take-over"], "call one after the other"),
         ([*old.options()[3:], "--release"], "--release needs --table alone"),

@@ -388,9 +388,9 @@ def test_a_table_that_was_renamed_is_given_back_whole(database: str) -> None:
 def test_two_who_take_over_at_once_move_each_row_once(database: str) -> None:
     """One waits for the other's rows, finds them marked, and goes on."""
     old.home_made(database, rows=2_000)
-    terms = {"batch": 50, "publisher_stopped": True}
-    with in_background(old.adopted, database, **terms) as first:
-        second = old.adopted(database, **terms)
+    terms: dict[str, Any] = {"batch": 50, "publisher_stopped": True}
+    with in_background(old.adopted, database, None, **terms) as first:
+        second = old.adopted(database, None, **terms)
     assert first[0].rows + second.rows == 2_000
     insert(database)
     in_order(database, 2_001)

@@ -39,6 +39,7 @@ COMMANDS = sorted(_parsers())
 def test_every_command_is_known_here() -> None:
     """So that the other tests look at all of them."""
     assert COMMANDS == [
+        "adopt",
         "audit",
         "check",
         "config",
