@@ -1,7 +1,7 @@
 """The shadow of a take-over: what it would do with every row, found out without changing anything."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +46,7 @@ class Comparison:
     table: str
     taken_over: bool
     paged: bool
-    started: float = field(default_factory=time.time)
+    warnings: list[str] = field(default_factory=list)
     pending: int = 0
     sent: int = 0
     taken: int = 0
@@ -103,7 +103,7 @@ class Comparison:
             "repeated_dedup_key": self.merged.as_json(),
             "out_of_order": self.disordered.as_json(),
             "mark_fails": self.mark_fails,
-            "paged_by_an_index": self.paged,
+            "warnings": self.warnings,
             "oldest_pending_seconds": age,
         }
 
@@ -145,7 +145,7 @@ def compare(session: Session, progress: Progress, sent: int = SENT) -> Compariso
 
 def begun(session: Session) -> Comparison:
     """Nothing is compared yet but the mark, by the first row that waits."""
-    comparison = Comparison(str(session), session.table.taken_over, session.table.paged)
+    comparison = Comparison(str(session), session.table.taken_over, session.table.paged, list(_warnings(session)))
     if (query := session.queries.left_pending()) is not None:
         try:
             with session.transaction():
@@ -158,6 +158,18 @@ def begun(session: Session) -> Comparison:
         if row is not None and row[0]:
             comparison.mark_fails = "--mark leaves a row as --pending has it; it would be taken again and again"
     return comparison
+
+
+def _warnings(session: Session) -> Iterator[str]:
+    """What is known of the table alone."""
+    if not session.table.paged:
+        yield "no index has the rows in the order of --id: each page reads and sorts the whole table"
+    first = session.table.ids[0]
+    if first.type == "uuid" and "ordering_key" in session.mapping.fields:
+        yield (
+            f"--id begins with {first.name}, a UUID: unless of version 7 it has no order of its own, and rows of a key "
+            "would be in any; put a time before it, like --id created_at --id id"
+        )
 
 
 def newest(session: Session, rows: int, *, sent: bool) -> list[Key]:

@@ -120,9 +120,9 @@ class Queries:
         """Mark the chosen rows; answer for each whether it still waits."""
         return self._marking(self._chosen(), beside_parameters)
 
-    def mark_new(self) -> sql.Composed:
-        """The same for the row of a trigger."""
-        return self._marking(sql.SQL("{} = ({})").format(self._row, self.new_ids()), alone)
+    def mark_one(self) -> sql.Composed:
+        """The same for the row whose ids are the arguments of a function."""
+        return self._marking(sql.SQL("{} = ({})").format(self._row, self._numbers()), alone)
 
     def new_ids(self) -> sql.Composed:
         """The ids of the row of a trigger."""
@@ -137,7 +137,7 @@ class Queries:
             table=self._table.identifier,
             alias=self._alias,
             row=self._row,
-            numbers=_COMMA.join(raw(f"${number}") for number in range(1, len(self._table.ids) + 1)),
+            numbers=self._numbers(),
         )
 
     def values(self, keys: Sequence[Key]) -> dict[str, Any]:
@@ -149,6 +149,9 @@ class Queries:
     def key(name: str, key: Key | None) -> dict[str, str]:
         """The parameters of one id, if there is one."""
         return {f"{name}_{place}": value for place, value in enumerate(key or ())}
+
+    def _numbers(self) -> sql.Composed:
+        return _COMMA.join(raw(f"${number}") for number in range(1, len(self._table.ids) + 1))
 
     def _marking(self, chosen: sql.Composable, written: Written) -> sql.Composed:
         match self._mapping.mark:

@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 from relay.adopt.expressions import verify
 from relay.adopt.mapping import Mapping
 from relay.adopt.queries import Queries
-from relay.adopt.table import OldTable, examined, placed
+from relay.adopt.table import OUTBOX, OldTable, examined, placed
 from relay.errors import ConfigurationError, SchemaError
 from relay.outbox import schema
 from relay.outbox.statements import search_path, statement
@@ -47,6 +47,8 @@ class Session:
 
 def opened(connection: psycopg.Connection[Any], outbox_schema: str, mapping: Mapping) -> Session:
     """Find the table and have the server read every expression. Raises ConfigurationError; nothing is changed."""
+    # Planned for the values at hand; and behind a pooler the session belongs to others.
+    connection.prepare_threshold = None
     require(connection, outbox_schema)
     try:
         with connection.transaction():
@@ -55,12 +57,12 @@ def opened(connection: psycopg.Connection[Any], outbox_schema: str, mapping: Map
             table = examined(connection, place, mapping)
             verify(connection, table, mapping)
             # Rights, and policies that hide rows, are known where a statement begins to run.
-            connection.execute(sql.SQL("select from {} limit 0").format(table.identifier))
-            connection.execute("select from outbox_events limit 0")
+            for each in (table.identifier, sql.Identifier(OUTBOX)):
+                connection.execute(sql.SQL("select * from {} limit 0").format(each))
     except pg.InsufficientPrivilege as error:
         raise ConfigurationError(
-            f"role {connection.info.user!r} cannot compare all rows: {error.diag.message_primary}; it needs select on "
-            f"{mapping.table} and on outbox_events, and row-level security must not hide rows from it"
+            f"role {connection.info.user!r} cannot compare all rows: {error.diag.message_primary}; grant it what "
+            f"reads {mapping.table} and outbox_events; row-level security must not hide rows from it"
         ) from error
     return Session(connection, outbox_schema, table, mapping, Queries(table, mapping))
 

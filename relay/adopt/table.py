@@ -35,6 +35,7 @@ class OldTable:
     schema: str
     name: str
     shown: str  # as it is written in SQL
+    owner: str
     ids: Sequence[Column]
     columns: Sequence[Column]
     taken_over: bool
@@ -57,6 +58,7 @@ class Place:
     schema: str
     name: str
     shown: str
+    owner: str
     taken_over: bool
 
 
@@ -71,13 +73,13 @@ def placed(connection: psycopg.Connection[Any], name: str, outbox_schema: str) -
             f"database {connection.info.dbname!r} has no table {name[:128]!r} for this role; "
             "name it with its schema, like shop.events"
         )
-    oid, schema, relation, shown, kind, inherited, taken_over = found
+    oid, schema, relation, shown, kind, inherited, owner, taken_over = found
     if kind not in _KINDS or inherited:
         what = "has tables that inherit from it" if inherited else "is no table"
         raise ConfigurationError(f"--table {name[:128]!r} {what}; tables and partitioned tables can be taken over")
     if (schema, relation) == (outbox_schema, OUTBOX):
         raise ConfigurationError(f"--table {name[:128]!r} is the outbox itself; name the table that it replaces")
-    return Place(oid, schema, relation, shown, taken_over)
+    return Place(oid, schema, relation, shown, owner, taken_over)
 
 
 def examined(connection: psycopg.Connection[Any], place: Place, mapping: Mapping) -> OldTable:
@@ -90,6 +92,9 @@ def examined(connection: psycopg.Connection[Any], place: Place, mapping: Mapping
             raise ConfigurationError(
                 f"{option} names {name[:64]!r}, which {place.shown} has not; its columns are {', '.join(columns)}"
             )
+    marred = next((name for name in (place.schema, place.name, *columns) if "%" in name), None)
+    if marred is not None:
+        raise ConfigurationError(f"{marred[:64]!r} of {place.shown} has a percent sign in its name; rename it first")
     ids = [columns[name] for name in mapping.ids]
     nullable = [each.name for each in ids if not each.required]
     if nullable:
@@ -104,5 +109,13 @@ def examined(connection: psycopg.Connection[Any], place: Place, mapping: Mapping
         )
     paged = any(list(key[: len(mapping.ids)]) == list(mapping.ids) for key, _ in keys)
     return OldTable(
-        place.oid, place.schema, place.name, place.shown, ids, list(columns.values()), place.taken_over, paged
+        place.oid,
+        place.schema,
+        place.name,
+        place.shown,
+        place.owner,
+        ids,
+        list(columns.values()),
+        place.taken_over,
+        paged,
     )

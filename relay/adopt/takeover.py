@@ -46,6 +46,17 @@ def take_over(session: Session, terms: Terms, progress: Progress) -> Moved:
 
     Call it after a comparison that was clean. Raises OperateError where something is in the way; what was moved stays.
     """
+    try:
+        return _taken_over(session, terms, progress)
+    except pg.InsufficientPrivilege as error:
+        raise ConfigurationError(
+            f"role {session.connection.info.user!r} may not take over {session}: {error.diag.message_primary}; "
+            "run it as the owner of both the table and the outbox"
+        ) from error
+
+
+def _taken_over(session: Session, terms: Terms, progress: Progress) -> Moved:
+    _require_owner(session)
     _require_order(session, terms)
     mover = Mover(session, terms.batch)
     deadline, pause = time.monotonic() + terms.patience.total_seconds(), _PAUSE
@@ -62,11 +73,6 @@ def take_over(session: Session, terms: Terms, progress: Progress) -> Moved:
             continue
         except pg.QueryCanceled as error:
             raise OperateError(_too_slow(session, terms)) from error
-        except pg.InsufficientPrivilege as error:
-            raise ConfigurationError(
-                f"role {session.connection.info.user!r} may not take over {session}: {error.diag.message_primary}; "
-                "run it as the owner of both the table and the outbox"
-            ) from error
         crash_points.reached(Point.DONE)
         return mover.moved
 
@@ -79,7 +85,7 @@ def release(connection: psycopg.Connection[Any], outbox_schema: str, name: str, 
         with connection.transaction():
             place = placed(connection, name, outbox_schema)
             enter(connection, outbox_schema, _milliseconds(terms.lock_timeout))
-            remove(connection, outbox_schema, place)
+            remove(connection, place)
             return place.taken_over
 
     deadline, pause = time.monotonic() + terms.patience.total_seconds(), _PAUSE
@@ -94,6 +100,18 @@ def release(connection: psycopg.Connection[Any], outbox_schema: str, name: str, 
                 ) from error
             time.sleep(pause)
             pause = min(_LONGEST_PAUSE, 2 * pause)
+
+
+def _require_owner(session: Session) -> None:
+    """The trigger has the rights of this role, and marks rows: what else is done then is the table owner's to say."""
+    row = session.connection.execute("select current_user").fetchone()
+    session.connection.rollback()
+    if row is not None and row[0] != session.table.owner:
+        raise ConfigurationError(
+            f"{session} belongs to role {session.table.owner!r} and would be taken over by {row[0]!r}: triggers of its "
+            f"owner's would run with the rights of {row[0]!r}. Run it as {session.table.owner!r}, which needs create "
+            "on the outbox's schema, select on outbox_events and outbox_migrations, and execute on outbox_emit"
+        )
 
 
 def _require_order(session: Session, terms: Terms) -> None:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import takewhile
 
 from relay.adopt.comparison import Comparison, Progress, newest
 from relay.adopt.judging import PAGE, judged, next_page
@@ -17,35 +18,36 @@ _LATE = timedelta(minutes=1)
 class Watch:
     """Every row above a floor is seen once; the floor rises behind what has been seen for a while."""
 
-    def __init__(self, session: Session, comparison: Comparison) -> None:
+    def __init__(
+        self, session: Session, comparison: Comparison, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._session = session
         self._comparison = comparison
+        self._monotonic = monotonic
         last = newest(session, 1, sent=False)
         self._floor: Key | None = last[0] if last else None
         self._seen: dict[Key, float] = {}
 
     def look(self) -> int:
         """Compare the rows that are new; answer how many they were."""
-        after, new = self._floor, 0
+        after, now, new = self._floor, self._monotonic(), 0
+        there: dict[Key, float] = {}
         while page := next_page(self._session, after, PAGE, pending=False):
             after = page[-1]
             fresh = [key for key in page if key not in self._seen]
             for row in judged(self._session, fresh):
                 self._comparison.add(row)
-            self._seen.update(dict.fromkeys(fresh, time.monotonic()))
+            there.update((key, self._seen.get(key, now)) for key in page)
             new += len(fresh)
-        self._rise()
+        self._seen = there
+        self._rise(now - _LATE.total_seconds())
         return new
 
-    def _rise(self) -> None:
-        """Rows were seen in any order; the floor is the greatest id below which all were seen long ago."""
-        long_ago = time.monotonic() - _LATE.total_seconds()
-        old = [key for key, seen in self._seen.items() if seen < long_ago]
-        if old:
-            # The latest that was seen of these had the greatest id of its look.
-            self._floor = old[-1]
-            for key in old:
-                del self._seen[key]
+    def _rise(self, long_ago: float) -> None:
+        """Up to the first row, by its id, that was seen lately: rows are seen in the order of their commits."""
+        for key in list(takewhile(lambda key: self._seen[key] < long_ago, self._seen)):
+            self._floor = key
+            del self._seen[key]
 
 
 def watch(

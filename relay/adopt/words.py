@@ -44,8 +44,8 @@ def _notes(comparison: Comparison) -> Iterator[str]:
         )
     if comparison.taken_over and comparison.pending:
         yield "note      rows that wait were set back, kept, or inserted past the trigger; --take-over moves them"
-    if not comparison.paged:
-        yield "note      no index has the rows in the order of --id: each page reads and sorts the whole table"
+    for warning in comparison.warnings:
+        yield f"note      {warning}"
 
 
 def _verdict(comparison: Comparison) -> str:

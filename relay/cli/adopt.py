@@ -9,11 +9,14 @@ from typing import Any
 
 from relay.adopt import takeover
 from relay.adopt.comparison import SENT, Comparison, compare
-from relay.adopt.mapping import FIELDS, REQUIRED, Mapping, Refused, mapping
+from relay.adopt.mapping import Mapping, Refused, mapping
+from relay.adopt.mapping_file import mapping_of
 from relay.adopt.moving import Moved
 from relay.adopt.session import Session, opened
 from relay.adopt.watching import watch
 from relay.adopt.words import lines
+from relay.cli.event_lines import opened as opened_file
+from relay.cli.event_lines import text_of
 from relay.cli.parts import duration, loaded
 from relay.errors import ConfigurationError
 from relay.kernel.command import FAILED, FINE
@@ -23,6 +26,7 @@ from relay.settings import Settings
 
 MOST_BATCH, MOST_SENT = 10_000, 1_000_000
 _TERMS = takeover.Terms()
+_MOST_MAPPING = 1_000_000
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -33,29 +37,29 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="""\
 Moves in where events are stored in another table of the same database. Without
---take-over it changes nothing: it judges every row that waits, and the last ones
-that do not, as the events that they would become, and exits 0 only when all of
-them could be taken. With --take-over it does the same first, moves what waits in
-batches, then locks the table for a moment, moves the rest, and has a trigger
-make an event of each row from then on. Killed at any moment, the same command
-goes on. --release takes the trigger away again. See docs/moving-in.md.
+--take-over it changes nothing: it judges every row that waits, and the last
+ones that do not, as the events that they would become, and exits 0 only when
+all of them could be taken. With --take-over it does the same first, moves what
+waits in batches, then locks the table for a moment, moves the rest, and has a
+trigger make an event of each row from then on. Killed at any moment, the same
+command goes on. --release takes the trigger away again.
 
-Fields of --map: """
-        + _wrapped(FIELDS)
-        + f"\nNeeded are {', '.join(REQUIRED)}.",
+What the rows are is said by options, or in a file: docs/moving-in.md has both,
+for several makes of tables. Fields of --map:
+
+  event_type, aggregate_type, aggregate_id, data (needed), event_id,
+  occurred_at, version, actor, attributes, ordering_key, dedup_key, topic,
+  available_at""",
         epilog="""\
 examples, of which the first two change nothing:
-  python -m relay adopt --table shop.events --id id \\
-      --pending "sent_at is null" --mark "sent_at = now()" \\
-      --map event_type=kind --map "aggregate_type='order'" \\
-      --map aggregate_id=order_id --map ordering_key=order_id \\
-      --map data=payload --map event_id=uuid --map occurred_at=created_at
-  … the same with --watch 10m
-  … the same with --take-over
+  python -m relay adopt --mapping events.toml
+  python -m relay adopt --mapping events.toml --watch 10m
+  python -m relay adopt --mapping events.toml --take-over
   python -m relay adopt --table shop.events --release""",
     )
     command.allow_abbrev = False
-    command.add_argument("--table", required=True, metavar="NAME", help="the old table, with its schema")
+    command.add_argument("--mapping", metavar="PATH", help="a file that says the next five, in TOML")
+    command.add_argument("--table", metavar="NAME", help="the old table, with its schema")
     command.add_argument(
         "--id",
         action="append",
@@ -142,25 +146,37 @@ def _watch(session: Session, comparison: Comparison, options: argparse.Namespace
 
 
 def _mapping(options: argparse.Namespace) -> Mapping:
-    missing = [
-        name
-        for name, given in (
-            ("--id", options.ids),
-            ("--pending", options.pending),
-            ("--mark", options.mark),
-            ("--map", options.map),
-        )
-        if not given
-    ]
-    if missing:
-        raise ConfigurationError(f"{', '.join(missing)} is missing; see: python -m relay adopt --help")
     if options.take_over and options.watch is not None:
         raise ConfigurationError("--watch compares and --take-over does it; call one after the other")
+    given = _said(options)
+    if options.mapping is not None:
+        if any(given.values()):
+            raise ConfigurationError(
+                "--mapping says it all; give it without --table, --id, --pending, --mark and --map"
+            )
+        with opened_file(options.mapping) as file:
+            return mapping_of(text_of(file.read(_MOST_MAPPING), options.mapping), options.mapping)
+    missing = [name for name, said in given.items() if not said]
+    if missing:
+        raise ConfigurationError(f"{', '.join(missing)} is missing; see: python -m relay adopt --help")
     return mapping(options.table, options.ids, options.pending, options.mark, options.map)
 
 
+def _said(options: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "--table": options.table,
+        "--id": options.ids,
+        "--pending": options.pending,
+        "--mark": options.mark,
+        "--map": options.map,
+    }
+
+
 def _refuse_words(options: argparse.Namespace) -> None:
-    if options.ids or options.pending or options.mark or options.map or options.watch is not None:
+    if not options.table:
+        raise ConfigurationError("--release needs --table: which table is given back")
+    given = _said(options)
+    if sum(map(bool, given.values())) > 1 or options.mapping is not None or options.watch is not None:
         raise ConfigurationError("--release needs --table alone; what the rows were taken for is no matter any more")
 
 
@@ -224,8 +240,3 @@ def _print_released(options: argparse.Namespace, *, removed: bool) -> int:
 
 def _print_json(report: dict[str, Any]) -> None:
     print(json.dumps(report))
-
-
-def _wrapped(names: tuple[str, ...]) -> str:
-    half = len(names) // 2
-    return f"{', '.join(names[:half])},\n{', '.join(names[half:])}."

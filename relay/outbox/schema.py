@@ -153,6 +153,11 @@ def _in_words(connection: psycopg.Connection[Any], schema: str) -> Iterator[None
             f"another transaction holds what the migration of schema {schema!r} needs, and did not end in time; "
             "nothing was changed. Find it in pg_stat_activity by its xact_start, let it end, and try again"
         ) from error
+    except pg.DependentObjectsStillExist as error:
+        raise MigrationError(
+            f"{error.diag.message_primary}: a table is taken over whose rows become events, or something of your own "
+            "uses it; nothing was changed. Give a table back with: python -m relay adopt --table … --release"
+        ) from error
     except pg.ObjectInUse as error:
         raise MigrationError(f"{error.diag.message_primary}. {error.diag.message_hint}") from error
     except pg.InsufficientPrivilege as error:

@@ -130,7 +130,7 @@ def test_rows_whose_mapping_fails_are_found_among_thousands(database: str) -> No
 
 
 def test_a_service_that_writes_both_is_compared_field_by_field(database: str) -> None:
-    """By event_id, and by dedup_key where that finds the event; differences are told by field and row, without values."""
+    """By its event_id; differences are told by field and row, without values."""
     old.home_made(database, rows=9)
     rows = old.rows_of(database, "select id, uuid, order_id, payload, headers, created_at from shop.events order by id")
     fields: list[dict[str, Any]] = [
@@ -356,6 +356,31 @@ def test_the_watch_sees_rows_that_are_sent_at_once_and_rows_that_commit_late(dat
         assert watching.look() == 0
     assert (found.pending, found.sent, found.clean) == (2, 1, False)
     assert found.refused["has no event_type"].first == ["6"]
+
+
+def test_the_watch_counts_each_row_once_for_as_long_as_it_lasts(database: str) -> None:
+    """Rows that were seen long ago are looked at no more; late ones, and rows that are deleted, do no harm."""
+    old.home_made(database, rows=3)
+    now = 0.0
+    with closing(connect(database)) as connection, psycopg.connect(database) as late:
+        session = old.opened(connection)
+        watching = Watch(session, begun(session), lambda: now)
+        late.execute("insert into shop.events (kind, order_id, payload) values ('order.late', 1, '{}')")
+        insert(database)
+        assert watching.look() == 1
+        now = 40.0
+        late.commit()
+        insert(database)
+        assert watching.look() == 2
+        now = 70.0
+        assert watching.look() == 0
+        assert watching._floor == ("3",), "a row was seen lately that has a lower id than those of long ago"
+        old.run(database, "delete from shop.events where id = 5")
+        now = 200.0
+        assert watching.look() == 0
+        assert watching._floor == ("6",)
+        insert(database)
+        assert watching.look() == 1
 
 
 def test_the_watch_ends_after_its_time(database: str) -> None:

@@ -60,7 +60,7 @@ def scans_of(connection: psycopg.Connection[Any], prepared: Prepared, values: di
     """The same of a statement that is prepared."""
     row = run(connection, prepared, values, "explain (analyze, buffers, format json, timing off)")
     plan = row[0] if isinstance(row[0], list) else json.loads(row[0])
-    return [node for node in _nodes(plan[0]["Plan"]) if node["Node Type"].endswith("Scan") and "Relation Name" in node]
+    return [node for node in nodes(plan[0]["Plan"]) if node["Node Type"].endswith("Scan") and "Relation Name" in node]
 
 
 def touching(nodes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -68,7 +68,8 @@ def touching(nodes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [node for node in nodes if node.get("Relation Name") == "outbox_events" and node["Actual Loops"]]
 
 
-def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A plan's root and everything below it."""
     yield plan
     for child in plan.get("Plans", []):
-        yield from _nodes(child)
+        yield from nodes(child)

@@ -10,7 +10,7 @@ begin
             message = {vanished};
     end if;
     if adopt_pending then
-        {mark} into adopt_still;
+        select {mark_one}({ids}) into adopt_still;
         if adopt_still is distinct from false then
             raise exception using errcode = 'object_not_in_prerequisite_state', message = {still};
         end if;

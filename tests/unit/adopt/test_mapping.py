@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from relay.adopt.mapping import Delete, Mapping, Update, column, mapping
+from relay.adopt.mapping_file import mapping_of
 from relay.adopt.trigger import function_name
 from relay.errors import ConfigurationError
 
@@ -70,3 +71,45 @@ def test_functions_of_long_names_are_told_apart() -> None:
     assert len(names) == 2
     assert all(len(f"{name}_row".encode()) <= 63 for name in names)
     assert function_name("shop", "events") == "outbox_adopt_shop_events"
+
+
+TOML = """
+table = "shop.events"
+id = "id"
+pending = "sent_at is null"
+mark = { sent_at = "now()" }
+[map]
+event_type = "kind"
+aggregate_type = "'order'"
+aggregate_id = "order_id"
+data = "payload"
+"""
+
+
+def test_a_file_says_what_the_options_say() -> None:
+    """One id or several, a mark of columns or the word delete."""
+    assert mapping_of(TOML, "events.toml") == read()
+    several = mapping_of(TOML.replace('id = "id"', 'id = ["at", "id"]', 1), "events.toml")
+    assert several == read(ids=["at", "id"])
+    assert mapping_of(TOML.replace('{ sent_at = "now()" }', '"delete"'), "events.toml").mark == Delete()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ('"shop.events"', "", "events.toml is not TOML"),
+        ("table =", "tables =", "has the unknown key 'tables'"),
+        ('id = "id"\n', "", "lacks id; its keys are table, id, pending, mark, map"),
+        ('"shop.events"', "7", "table is no text"),
+        ('"kind"', "7", "map.event_type is no text"),
+        ('id = "id"', "id = [7]", "id is no text"),
+        ('{ sent_at = "now()" }', "7", 'mark is no table of names and expressions, or "delete"'),
+        ('{ sent_at = "now()" }', "{}", "mark is no table"),
+        ("event_type =", '"event=type" =', "none has an = in it"),
+        ("event_type =", "kind =", "unknown field 'kind'"),
+    ],
+)
+def test_a_file_that_says_something_else_is_refused(before: str, after: str, words: str) -> None:
+    """With its name, and what is expected."""
+    with pytest.raises(ConfigurationError, match=words):
+        mapping_of(TOML.replace(before, after, 1), "events.toml")
