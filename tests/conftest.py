@@ -13,6 +13,7 @@ from tests.support.bench import Bench
 from tests.support.commands import Commands
 from tests.support.postgres import fresh_database, migrated_template
 from tests.support.pubsub import Channel, PubSubSide
+from tests.support.roles_of_tests import ROLES
 
 # How long an example takes is the machine's: beside other work one that stalls for 0.2 s fails, and not when it is
 # tried again. What hangs ends by pytest's own timeout.
@@ -30,7 +31,7 @@ def stack() -> Iterator[Stack]:
 @pytest.fixture(scope="session")
 def template(stack: Stack) -> Iterator[str]:
     """A database with the newest schema, to be copied."""
-    with migrated_template(stack.database_url) as name:
+    with migrated_template(stack.database_url) as name, ROLES.on(stack.database_url, name):
         yield name
 
 
@@ -73,6 +74,7 @@ def relay(stack: Stack, database: str, channel: Channel, tmp_path: Path) -> Comm
             "RELAY_TOPIC": channel.topic,
         },
         tmp_path,
+        ROLES,
     )
 
 
