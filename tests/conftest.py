@@ -12,6 +12,7 @@ from tests.support.audits import Audit
 from tests.support.bench import Bench
 from tests.support.commands import Commands
 from tests.support.pubsub import Channel, PubSubSide
+from tests.support.roles_of_tests import ROLES
 
 # The fixtures of those who emit are ours too.
 pytest_plugins = ["relay.testing.plugin"]
@@ -29,9 +30,10 @@ def stack(outbox_stack: Servers) -> Stack:
 
 
 @pytest.fixture(scope="session")
-def template(outbox_template: str) -> str:
+def template(stack: Stack, outbox_template: str) -> Iterator[str]:
     """A database with the newest schema, to be copied."""
-    return outbox_template
+    with ROLES.on(stack.database_url, outbox_template):
+        yield outbox_template
 
 
 @pytest.fixture
@@ -72,6 +74,7 @@ def relay(stack: Stack, database: str, channel: Channel, tmp_path: Path) -> Comm
             "RELAY_TOPIC": channel.topic,
         },
         tmp_path,
+        ROLES,
     )
 
 

@@ -8,7 +8,10 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
+from relay.outbox import grants
+from relay.outbox.grants import Role
 from tests.support.commands import Commands, terminate
 from tests.support.outbox import FAILED, PUBLISHED, count
 from tests.support.pubsub import Channel
@@ -19,6 +22,7 @@ from tests.support.releases import (
     previous_code,
     set_version,
 )
+from tests.support.roles_of_tests import ROLES
 from tests.support.waiting import until
 
 NEIGHBOURS = (NEWEST - 1, NEWEST + 1)
@@ -29,6 +33,17 @@ def outbox(relay: Commands, bare_database: str) -> Commands:
     """The command line on a database that has no outbox yet."""
     relay.settings["DATABASE_URL"] = bare_database
     return relay
+
+
+def deploy(url: str, version: int) -> None:
+    """Have the schema be of this version, and the roles with the rights that are theirs on it, and no others."""
+    set_version(url, version)
+    with psycopg.connect(url) as owner:
+        for statement in grants.statements("public", ROLES.grantees):
+            owner.execute(statement.encode())
+        if version < grants.FIRST_VERSION:
+            of_a_service = "grant insert, select (id, event_id, dedup_key) on outbox_events to {}"
+            owner.execute(sql.SQL(of_a_service).format(sql.Identifier(ROLES.name(Role.EMITTER))))
 
 
 def line(number: int, **fields: Any) -> str:
@@ -116,7 +131,7 @@ def test_this_release_works_on_the_schema_before_its_own_and_after_it(
     outbox: Commands, channel: Channel, bare_database: str, version: int
 ) -> None:
     """Whichever of code and schema a deploy brings first."""
-    set_version(bare_database, version)
+    deploy(bare_database, version)
     works(outbox, channel)
 
 
@@ -128,7 +143,7 @@ def test_the_release_before_works_on_this_schema(
         code = previous_code(tmp_path / "previous")
     except NoHistoryError as error:
         pytest.skip(f"the release before cannot be had: {error}")
-    set_version(bare_database, NEWEST)
+    deploy(bare_database, NEWEST)
     if NEWEST - 1 < FIRST_WITH_NEIGHBOURS:
         execute(bare_database, "delete from outbox_migrations where version = %s", NEWEST)
     execute(
@@ -148,7 +163,7 @@ def test_a_relay_says_once_that_the_schema_is_not_its_own(
 ) -> None:
     """However many sessions it opens; status and doctor say it too, and nothing of it on one's own."""
     del channel
-    set_version(bare_database, version)
+    deploy(bare_database, version)
     emit(outbox, *(line(number) for number in range(20)))
 
     with outbox.background("run", RELAY_BATCH_SIZE="2", RELAY_SLOTS="3") as process:
@@ -183,11 +198,11 @@ def test_two_versions_apart_is_refused_by_every_command(
         ("audit", "--subscription", "none"),
     )
     for command in commands:
-        done = outbox(*command)
+        done = outbox(*command, DATABASE_URL=bare_database)
         assert done.returncode == 2, (command, done.stdout, done.stderr)
         assert f"is at version {version}" in done.stderr, command
         assert remedy in done.stderr, command
-    doctor = outbox("doctor")
+    doctor = outbox("doctor", DATABASE_URL=bare_database)
     assert doctor.returncode == 1
     assert remedy in doctor.stdout
 

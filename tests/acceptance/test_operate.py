@@ -10,6 +10,7 @@ import pytest
 from relay import emit
 from tests.support.commands import Commands
 from tests.support.outbox import event
+from tests.support.roles_of_tests import ROLES
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def outbox(database: str, tmp_path: Path) -> Commands:
                       attempt_count = 25, last_error_code = 'INTERNAL', last_error = 'boom'
                 where aggregate_id <> '0'"""
         )
-    return Commands({"DATABASE_URL": database}, tmp_path)
+    return Commands({"DATABASE_URL": database}, tmp_path, ROLES)
 
 
 def test_status_is_for_people_and_for_scripts(outbox: Commands) -> None:

@@ -23,6 +23,7 @@ from relay.outbox import schema
 from tests.support.commands import ROOT, Commands, terminate
 from tests.support.outbox import PENDING, PUBLISHED, count, event
 from tests.support.pubsub import Channel, PubSubSide, event_ids
+from tests.support.roles_of_tests import as_emitter
 from tests.support.waiting import until
 
 SECONDS = 60.0
@@ -33,7 +34,7 @@ DISCONNECT = """
 
 def emitted(url: str, number: int = 0) -> str:
     """Emit one event; answer with its id."""
-    with psycopg.connect(url) as connection:
+    with psycopg.connect(as_emitter(url)) as connection:
         return str(emit(connection, event(number)).event_id)
 
 
@@ -421,7 +422,7 @@ def test_the_relay_waits_for_a_database_that_is_away_at_its_start(relay: Command
         assert isinstance(postgres, EmbeddedPostgres)
         with psycopg.connect(postgres.url) as connection:
             schema.migrate(connection, "public", schema.newest())
-        emitted(postgres.url)
+            emit(connection, event())
         postgres.stop()
 
         with relay.background(

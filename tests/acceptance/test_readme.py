@@ -128,11 +128,12 @@ def test_the_settings_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (settings.require_project(), settings.relay_topic) == ("my-project", "domain-events")
 
 
-def test_running_the_relay(relay: Commands, bare_database: str) -> None:
+def test_running_the_relay(relay: Commands, bare_database: str, tmp_path: Path) -> None:
     """`migrate` makes an outbox, `topics ensure` its topics, and `run` publishes what is emitted into it."""
     migrate, topics, run = commands("relay migrate")
     assert (migrate[:3], topics[:3], run[:3]) == (["python", "-m", "relay"],) * 3
-    relay.settings["DATABASE_URL"] = bare_database
+    # One role for everything, which then is the owner of the outbox.
+    relay = Commands({**relay.settings, "DATABASE_URL": bare_database}, tmp_path)
     assert relay(*migrate[3:]).returncode == 0
     assert relay(*topics[3:]).returncode == 0
     with psycopg.connect(bare_database) as connection:

@@ -16,6 +16,7 @@ from tests.support.chaos import settings
 from tests.support.commands import Commands
 from tests.support.proxy import Proxy, postgres_proxy, proxy_to, through
 from tests.support.pubsub import Channel, PubSubSide
+from tests.support.roles_of_tests import ROLES
 
 MAX_CONNECTIONS = 20
 
@@ -61,7 +62,7 @@ def own_stack() -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def own_template(own_stack: Stack) -> Iterator[str]:
     """A database with the newest schema on it."""
-    with migrated_template(own_stack.database_url) as name:
+    with migrated_template(own_stack.database_url) as name, ROLES.on(own_stack.database_url, name):
         yield name
 
 
@@ -93,6 +94,7 @@ async def site(own_stack: Stack, own_template: str, tmp_path: Path) -> AsyncIter
                 **settings(100),
             },
             tmp_path,
+            ROLES,
         )
         yield Site(database, to_postgres, to_broker, broker, channel, relay, tmp_path / "log")
     await side.close()

@@ -20,6 +20,7 @@ from tests.support.chaos import ROUNDS, SECONDS, Load, dying, emit_events, logge
 from tests.support.commands import Commands
 from tests.support.outbox import FAILED, count
 from tests.support.pubsub import Channel, PubSubSide
+from tests.support.roles_of_tests import ROLES
 from tests.support.waiting import until_async
 
 BATCH = 20
@@ -136,6 +137,7 @@ def relay_on(stack: Stack, database: str, channel: Channel, folder: Path, slots:
             **settings(BATCH, RELAY_SLOTS=str(slots)),
         },
         folder,
+        ROLES,
     )
 
 

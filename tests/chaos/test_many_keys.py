@@ -12,6 +12,7 @@ from relay.dev.stack import Part, Stack
 from relay.testing.databases import fresh_database, migrated_template
 from tests.support.chaos import sized
 from tests.support.outbox import count
+from tests.support.roles_of_tests import ROLES, as_emitter
 
 CONNECTIONS, WRITERS, KEYS = sized(20, 200), sized(12, 100), sized(1_000, 10_000)
 EMIT = """
@@ -30,6 +31,7 @@ def database() -> Iterator[str]:
     with (
         Stack.start([Part.POSTGRES], postgres_settings=settings) as stack,
         migrated_template(stack.database_url) as template,
+        ROLES.on(stack.database_url, template),
         fresh_database(stack.database_url, template) as url,
     ):
         yield url
@@ -44,7 +46,7 @@ def test_bulk_emits_of_many_keys_at_once_all_commit(database: str) -> None:
     together = threading.Barrier(WRITERS)
 
     def write(writer: int) -> int:
-        with psycopg.connect(database) as connection:
+        with psycopg.connect(as_emitter(database)) as connection:
             together.wait(60)
             row = connection.execute(EMIT, {"writer": writer, "keys": KEYS}).fetchone()
         return int(row[0]) if row else 0

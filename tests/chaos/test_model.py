@@ -27,6 +27,7 @@ from tests.support.actors import Clock, Desk, MoodyBroker, Relay, Trouble, reach
 from tests.support.chaos import FULL, sized
 from tests.support.ledger import Ledger
 from tests.support.policies import policy
+from tests.support.roles_of_tests import acting_as_emitter
 from tests.support.steps import (
     CHANGES,
     ENDINGS,
@@ -67,7 +68,7 @@ class Model(RuleBasedStateMachine):
         self.desk = Desk(self.url, ROUTES.as_parameters, self.ledger)
         self.writers: list[Writer] = []
         for _ in range(WRITERS):
-            self.writers.append(Writer(psycopg.connect(self.url), self.ledger, ROUTES, self.writers))
+            self.writers.append(Writer(psycopg.connect(acting_as_emitter(self.url)), self.ledger, ROUTES, self.writers))
         self.relays: list[Relay] = []
         self.broken = False
 

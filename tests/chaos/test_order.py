@@ -20,6 +20,7 @@ from tests.support.chaos import FULL, emit_events, logged, settings, sized
 from tests.support.commands import Commands
 from tests.support.outbox import FAILED, PENDING, PUBLISHED, count, event
 from tests.support.pubsub import PubSubSide
+from tests.support.roles_of_tests import ROLES
 from tests.support.waiting import until
 
 EVENTS = sized(6_000, 200_000)
@@ -166,7 +167,7 @@ async def test_order_under_kills_failures_and_locks(
 ) -> None:
     """Three relays, one killed every second; rows that fail, rows that are held: first deliveries are in order."""
     channel = await pubsub.open(ordered=True)
-    commands = Commands({**relay.settings, "RELAY_TOPIC": channel.topic}, tmp_path)
+    commands = Commands({**relay.settings, "RELAY_TOPIC": channel.topic}, tmp_path, ROLES)
     sick = [Fault("INTERNAL", "Publish", attribute="health", value=f"sick-{n}", times=20) for n in range(SICK)]
     hopeless = [
         Fault("INVALID_ARGUMENT", "Publish", attribute="health", value=f"hopeless-{n}") for n in range(HOPELESS)

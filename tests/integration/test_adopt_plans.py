@@ -7,12 +7,12 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from tests.support.postgres import fresh_database
 
 from relay.adopt.session import Session
 from relay.dev.stack import Stack
 from tests.support import old_outboxes as old
 from tests.support.plans import nodes
-from tests.support.postgres import fresh_database
 
 ROWS, WAITING = 60_000, 3_000
 PARTIAL = "create index waiting on shop.events (id) where sent_at is null"

@@ -24,6 +24,7 @@ from tests.support.bench import Bench
 from tests.support.brokers import BrokerInHand
 from tests.support.outbox import event
 from tests.support.policies import policy
+from tests.support.roles_of_tests import as_relay
 
 # One line a message: F from the relay, B from the server.
 _MESSAGE = re.compile(r"^([FB])\t\d+\t(\w+)", re.MULTILINE)
@@ -53,7 +54,7 @@ async def one_pass(url: str, log: Path, seconds: float = 0.0, *, pooled: bool = 
     with log.open("w") as file:
 
         async def connect() -> psycopg.AsyncConnection[Any]:
-            connection = await connect_async(url)
+            connection = await connect_async(as_relay(url))
             if pooled:
                 connection.prepare_threshold = None
             connection.pgconn.trace(file.fileno())

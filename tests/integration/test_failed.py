@@ -15,8 +15,10 @@ from relay.outbox import schema
 from relay.outbox.actions import Operator
 from relay.outbox.connect import connect_async
 from relay.outbox.failed import START, Action, FailedRows, Filter, Named
+from relay.outbox.grants import Role
 from relay.outbox.queue import look
 from tests.support.outbox import count, event
+from tests.support.roles_of_tests import ROLES, as_emitter, as_relay
 
 ROUTING: dict[str, Any] = {"patterns": ["invoice.%"], "pattern_topics": ["invoices"], "default_topic": "rest"}
 ANA = Operator("ana", "the broker is back")
@@ -35,14 +37,14 @@ def fail(url: str, condition: str = "true", reason: str = "max_attempts", code: 
 
 def store(url: str, *events: Any) -> None:
     """Emit and commit."""
-    with psycopg.connect(url) as connection:
+    with psycopg.connect(as_emitter(url)) as connection:
         emit(connection, list(events))
 
 
 @pytest.fixture
 async def rows(database: str) -> AsyncIterator[FailedRows]:
     """The failed rows of an empty outbox."""
-    async with await connect_async(database) as connection:
+    async with await connect_async(as_relay(database)) as connection:
         yield FailedRows(connection, "public", ROUTING)
 
 
@@ -103,11 +105,14 @@ async def test_a_retried_row_has_all_its_attempts_and_a_record(rows: FailedRows,
                       available_at > '-infinity', available_at <= clock_timestamp() from outbox_events order by id"""
         ).fetchall()
         recorded = connection.execute(
-            """select action, acted_by, acted_as = session_user, why, failure_reason, attempt_count, last_error_code,
+            """select action, acted_by, acted_as, why, failure_reason, attempt_count, last_error_code,
                       count(*) over (partition by action_id) from outbox_actions order by row_id"""
         ).fetchall()
     assert after == [(None, None, False, 0, "INTERNAL", True, True)] * 2
-    assert recorded == [("retry", "ana", True, "the broker is back", "max_attempts", 25, "INTERNAL", 2)] * 2
+    assert (
+        recorded
+        == [("retry", "ana", ROLES.name(Role.RELAY), "the broker is back", "max_attempts", 25, "INTERNAL", 2)] * 2
+    )
 
 
 async def test_a_discarded_row_is_kept_and_holds_nothing_up(rows: FailedRows, database: str) -> None:

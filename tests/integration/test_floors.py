@@ -23,6 +23,7 @@ from relay.outbox.statements import statement
 from relay.routes import Routes
 from tests.support.bench import TOPIC, Bench
 from tests.support.outbox import PENDING, count, event
+from tests.support.roles_of_tests import as_relay
 from tests.support.waiting import until_async
 
 EMITTERS = 6
@@ -211,7 +212,7 @@ async def test_an_ordered_row_that_is_retried_comes_out(bench: Bench) -> None:
     bench.query("update outbox_events set failed_at = now(), failure_reason = 'max_attempts' where id = 1 returning 1")
     await settle_down(bench)
     assert bench.outbox.floors.ordered_safe == 3
-    connection = await connect_async(bench.url)
+    connection = await connect_async(as_relay(bench.url))
     failed = FailedRows(connection, "public", Routes(TOPIC).as_parameters)
     _, action_id, _ = await failed.start()
     rows = await failed.named(Named(ids=[1], event_ids=[]))
@@ -268,7 +269,7 @@ async def test_nothing_is_stranded_by_emitters_and_relays_of_all_kinds(
 
     chance = random.Random(0)  # noqa: S311 -- the same each time
     bench.broker.refuse = lambda _: ConnectionError("now and then") if chance.random() < 0.02 else None
-    outboxes = [Outbox(lambda: connect_async(bench.url), "public", 20_000) for _ in range(2)]
+    outboxes = [Outbox(lambda: connect_async(as_relay(bench.url)), "public", 20_000) for _ in range(2)]
     threads = [threading.Thread(target=emitter, args=(seed,)) for seed in range(EMITTERS)]
     ended = asyncio.Event()
 

@@ -14,6 +14,7 @@ from relay.outbox.failed import Action, FailedRows, Filter
 from relay.outbox.queue import BlockedKey, Queue, blocked_keys, look
 from relay.outbox.statements import statement
 from tests.support.outbox import event
+from tests.support.roles_of_tests import as_relay, as_viewer
 
 ME = Operator("me", "a test")
 
@@ -43,7 +44,14 @@ OLD = "created_at = now() - interval '1 hour'"
 @pytest.fixture
 async def connection(database: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
     """A connection to an empty outbox."""
-    async with await connect_async(database) as connection:
+    async with await connect_async(as_viewer(database)) as connection:
+        yield connection
+
+
+@pytest.fixture
+async def operator(database: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    """A connection of somebody who acts."""
+    async with await connect_async(as_relay(database)) as connection:
         yield connection
 
 
@@ -134,12 +142,12 @@ async def test_what_waits_behind_two_failed_rows_of_a_key_is_counted_once(
 
 
 async def test_operators_release_a_key_in_order_or_without_its_row(
-    connection: psycopg.AsyncConnection[Any], database: str
+    operator: psycopg.AsyncConnection[Any], database: str
 ) -> None:
     """A retried head is due before what waits behind it; a discarded one is passed over."""
     store(database, ["a", "a", "b", "b"])
     change(database, BLOCKED, 0, 2)
-    rows = FailedRows(connection, "public", {"patterns": [], "pattern_topics": [], "default_topic": "t"})
+    rows = FailedRows(operator, "public", {"patterns": [], "pattern_topics": [], "default_topic": "t"})
     _, action_id, _ = await rows.start()
     first, second = await rows.page(Filter(), 10)
     assert [(row.ordering_key, row.blocks_key) for row in (first, second)] == [("a", True), ("b", True)]
@@ -147,9 +155,9 @@ async def test_operators_release_a_key_in_order_or_without_its_row(
     assert await held_up(rows, first.id + 1) == (first.id, "blocked", None)
 
     assert await rows.act(Action.RETRY, [first], ME, action_id)
-    assert counts(await look(connection, "public")) == (3, 2, 0, 1, 1)
+    assert counts(await look(operator, "public")) == (3, 2, 0, 1, 1)
     assert await rows.act(Action.DISCARD, [second], ME, action_id)
-    assert counts(await look(connection, "public")) == (3, 3, 0, 0, 0)
+    assert counts(await look(operator, "public")) == (3, 3, 0, 0, 0)
     assert (await rows.shown(second.id))[0]["rows_behind"] is None
     assert await held_up(rows, first.id + 1) == await held_up(rows, second.id + 1) == (None, None, None)
 
@@ -180,7 +188,7 @@ async def test_the_keys_with_most_rows_waiting_are_told_first(
     assert isinstance(most, BlockedKey)
     assert (most.ordering_key, most.behind, most.code, most.failure_reason) == ("most", 2, "INTERNAL", "max_attempts")
     assert (few.ordering_key, few.behind) == ("few", 1)
-    async with await connect_async(database) as other:
+    async with await connect_async(as_viewer(database)) as other:
         cursor = await other.execute("select id, event_id::text from outbox_events where aggregate_id = '1'")
         assert await cursor.fetchone() == (most.id, most.event_id)
 

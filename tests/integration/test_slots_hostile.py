@@ -21,6 +21,7 @@ from relay.publisher import publisher as road
 from relay.publisher.events import SlotsLacking, TopicProbed
 from relay.publisher.slots import More, side_by_side
 from tests.support.bench import TOPIC, Bench
+from tests.support.roles_of_tests import as_relay
 from tests.support.waiting import until, until_async
 
 TRANSACTIONS = (
@@ -226,7 +227,7 @@ async def test_where_there_is_one_connection_batches_follow_each_other(bench: Be
     async def connect() -> psycopg.AsyncConnection[Any]:
         if any(not connection.closed for connection in connections):
             raise psycopg.OperationalError("too many connections for role")
-        connections.append(await connect_async(bench.url))
+        connections.append(await connect_async(as_relay(bench.url)))
         return connections[-1]
 
     bench.emit(*range(100))
@@ -257,7 +258,7 @@ async def test_a_connection_that_is_refused_when_the_work_is_done_fails_no_pass(
         if opened:
             await until_async(first_is_free, "the first slot has ended")
             raise psycopg.OperationalError("too many connections for role")
-        opened.append(await connect_async(bench.url))
+        opened.append(await connect_async(as_relay(bench.url)))
         return opened[0]
 
     outbox = Outbox(connect, "public", 20_000, monotonic=bench.monotonic)
@@ -347,7 +348,7 @@ async def test_the_rows_of_a_key_follow_each_other_while_a_topic_is_open(bench: 
 
 async def test_controls_that_were_not_sent_are_published_in_the_same_pass(bench: Bench) -> None:
     """A batch locks the newest rows as controls, and the one beside it passes them."""
-    outbox = Outbox(lambda: connect_async(bench.url), "public", 20_000, monotonic=Ticks().monotonic)
+    outbox = Outbox(lambda: connect_async(as_relay(bench.url)), "public", 20_000, monotonic=Ticks().monotonic)
     bench.emit(*range(60))
     take, control_asked, beside_ended = bench.broker.publish, asyncio.Event(), asyncio.Event()
 
@@ -408,7 +409,7 @@ async def test_a_probe_does_not_wait_for_a_batch_that_waits_for_its_session(benc
             return done
 
     async def connect() -> psycopg.AsyncConnection[Any]:
-        connection = await connect_async(bench.url)
+        connection = await connect_async(as_relay(bench.url))
         connection.cursor_factory = Pooled
         return connection
 
@@ -437,7 +438,7 @@ async def test_a_connection_that_is_cut_off_at_its_beginning_is_closed(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(psycopg.AsyncConnection, "execute", hang)
-    connecting = asyncio.create_task(connect_async(bench.url))
+    connecting = asyncio.create_task(connect_async(as_relay(bench.url)))
     connection = await asked.get()
     connecting.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -35,6 +35,7 @@ from relay.testing.databases import fresh_database
 from tests.support.bench import Bench
 from tests.support.outbox import PENDING, count, event
 from tests.support.proxy import postgres_proxy
+from tests.support.roles_of_tests import as_relay
 from tests.support.sleepers import LOCKS, SleepingRelay, spectator
 from tests.support.waiting import until_async
 
@@ -195,7 +196,7 @@ async def test_a_pooler_that_swallows_notifications_is_found_out(bench: Bench, s
 async def test_a_database_without_an_outbox_is_refused_by_name(bench: Bench, bare_database: str) -> None:
     """Whoever mistyped RELAY_LISTEN_URL is told so."""
     with pytest.raises(ConfigurationError, match="RELAY_LISTEN_URL must lead to the database of DATABASE_URL"):
-        await Listening.open(lambda: connect_async(bare_database), lambda: connect_async(bench.url), "public")
+        await Listening.open(lambda: connect_async(bare_database), lambda: connect_async(as_relay(bench.url)), "public")
 
 
 @pytest.mark.parametrize(
@@ -216,7 +217,9 @@ async def test_what_a_server_says_to_a_listener_may_be_logged(bench: Bench, wron
 async def test_a_connection_is_proved_as_soon_as_its_proof_arrives(bench: Bench) -> None:
     """Nobody waits for the end of the time that a proof may take."""
     began = time.monotonic()
-    listening = await Listening.open(lambda: connect_async(bench.url), lambda: connect_async(bench.url), "public")
+    listening = await Listening.open(
+        lambda: connect_async(as_relay(bench.url)), lambda: connect_async(as_relay(bench.url)), "public"
+    )
     assert time.monotonic() - began < PROOF_SECONDS / 2
     await listening.close()
 
@@ -334,7 +337,7 @@ async def test_a_retried_row_wakes_the_relay(bench: Bench) -> None:
     bench.emit(1)
     bench.query("update outbox_events set failed_at = now(), failure_reason = 'max_attempts' returning 1")
     async with sleeping(bench) as relay:
-        async with await connect_async(bench.url) as connection:
+        async with await connect_async(as_relay(bench.url)) as connection:
             failed = FailedRows(connection, "public", Routes("domain-events").as_parameters)
             ids = [row_id for (row_id,) in bench.query("select id from outbox_events")]
             rows = await failed.named(Named(ids, []))

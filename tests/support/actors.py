@@ -26,6 +26,7 @@ from relay.publisher.crash_points import Point
 from relay.publisher.policy import PublishPolicy
 from relay.publisher.publisher import Publisher
 from tests.support.ledger import Ledger
+from tests.support.roles_of_tests import as_relay
 from tests.support.waiting import until
 
 # Whose pass this is; the tasks of a pass inherit it.
@@ -210,7 +211,7 @@ class Relay:
         self._publisher = Publisher(self._outbox, _Line(self._broker, self), self._policy, lambda _: None)
 
     async def _connect(self) -> AsyncConnection[Any]:
-        connection = await connect_async(self._url)
+        connection = await connect_async(as_relay(self._url))
         connection.cursor_factory = _watched(self)
         self._pids.append(connection.info.backend_pid)
         return connection
@@ -282,7 +283,7 @@ class Desk:
         if not found:
             return
         self._ledger.passed_over(event_id for event_id, blocks in found if action is Action.DISCARD or not blocks)
-        async with await connect_async(self._url) as connection:
+        async with await connect_async(as_relay(self._url)) as connection:
             rows = FailedRows(connection, "public", self._routing)
             await failed.act(
                 rows, action, Named([], [UUID(event_id) for event_id, _ in found]), Operator("ana", "a test")

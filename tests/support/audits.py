@@ -10,6 +10,7 @@ from relay.dev.stack import PROJECT_ID
 from relay.operate.audit import AuditedOutbox, AuditReport, audit
 from relay.routes import Routes
 from tests.support.pubsub import Channel
+from tests.support.roles_of_tests import as_viewer
 
 QUIET_SECONDS = 0.2
 
@@ -27,7 +28,7 @@ class Audit:
         """Empty the channel's subscription and compare it with the outbox."""
         address = PubSubAddress(PROJECT_ID, emulator=self.emulator)
         async with (
-            await psycopg.AsyncConnection.connect(self.database, autocommit=True) as connection,
+            await psycopg.AsyncConnection.connect(as_viewer(self.database), autocommit=True) as connection,
             PubSubReader(address, channel.subscription) as reader,
         ):
             return await audit(

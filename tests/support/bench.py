@@ -14,6 +14,7 @@ from relay.publisher.publisher import Publisher
 from tests.support.brokers import BrokerInHand
 from tests.support.outbox import event
 from tests.support.policies import policy
+from tests.support.roles_of_tests import as_emitter, as_relay
 
 TOPIC = "domain-events"
 
@@ -31,7 +32,7 @@ class Bench:
 
     def open_outbox(self, skew: float = 0.0, idle_tx_ms: int = 20_000) -> Outbox:
         """Another relay's connection to the same table."""
-        return Outbox(lambda: connect_async(self.url), "public", idle_tx_ms, skew, self.monotonic)
+        return Outbox(lambda: connect_async(as_relay(self.url)), "public", idle_tx_ms, skew, self.monotonic)
 
     def publisher_on(self, outbox: Outbox, **values: Any) -> Publisher:
         """Another relay."""
@@ -48,7 +49,7 @@ class Bench:
 
     def emit(self, *numbers: int, **fields: Any) -> list[str]:
         """Commit events; answer with their ids."""
-        with psycopg.connect(self.url) as connection:
+        with psycopg.connect(as_emitter(self.url)) as connection:
             return [str(emitted.event_id) for emitted in emit(connection, [event(n, **fields) for n in numbers])]
 
     def attempts(self) -> list[Any]:

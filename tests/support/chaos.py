@@ -18,6 +18,7 @@ from relay import emit
 from relay.publisher.crash_points import Point
 from tests.support.commands import Commands
 from tests.support.outbox import PENDING, PUBLISHED, count, event
+from tests.support.roles_of_tests import as_emitter
 from tests.support.waiting import until
 
 FULL: Final = os.environ.get("CHAOS") == "full"
@@ -39,7 +40,7 @@ def settings(batch: int, **others: str) -> dict[str, str]:
 
 def emit_events(url: str, number: int, first: int = 0, **fields: Any) -> None:
     """Commit so many events in one transaction."""
-    with psycopg.connect(url) as connection:
+    with psycopg.connect(as_emitter(url)) as connection:
         emit(connection, [event(first + each, **fields) for each in range(number)])
 
 
@@ -81,9 +82,12 @@ class Load:
 
     def _emit(self) -> None:
         try:
-            with psycopg.connect(self._url) as connection:
+            with (
+                psycopg.connect(as_emitter(self._url)) as connection,
+                psycopg.connect(self._url, autocommit=True) as looking,
+            ):
                 while not self._end.is_set():
-                    row = connection.execute(f"select count(*) from outbox_events where {PENDING}").fetchone()  # noqa: S608
+                    row = looking.execute(f"select count(*) from outbox_events where {PENDING}").fetchone()  # noqa: S608
                     if row and row[0] < self._ahead:
                         emit(connection, [event(self.emitted + each) for each in range(self._burst)])
                         self.emitted += self._burst

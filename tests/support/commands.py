@@ -9,14 +9,40 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from relay.outbox.grants import Role
+from tests.support.roles_of_tests import Roles
+
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0
+# As whom a command connects; None is the owner of the outbox.
+ROLE_OF: dict[str, Role | None] = {
+    "run": Role.RELAY,
+    "tick": Role.RELAY,
+    "doctor": Role.RELAY,
+    "topics": Role.RELAY,
+    "forget": Role.RELAY,
+    "failed": Role.RELAY,
+    "failed list": Role.VIEWER,
+    "failed show": Role.VIEWER,
+    "status": Role.VIEWER,
+    "check": Role.VIEWER,
+    "audit": Role.VIEWER,
+    "emit": Role.EMITTER,
+    "migrate": None,
+    "grants": None,
+    "adopt": None,
+    "config": None,
+    "dev": None,
+}
 
 
 class Commands:
-    """Runs `python -m relay` in an environment of its own: nothing of the caller's settings reaches it."""
+    """Runs `python -m relay` in an environment of its own: nothing of the caller's settings reaches it.
 
-    def __init__(self, settings: Mapping[str, str], folder: Path) -> None:
+    With `roles`, each command connects as the role that it is for, unless its call names a DATABASE_URL itself.
+    """
+
+    def __init__(self, settings: Mapping[str, str], folder: Path, roles: Roles | None = None) -> None:
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith(("RELAY_", "PUBSUB_", "GOOGLE_"))
         }
@@ -25,12 +51,13 @@ class Commands:
         self._base = {**kept, "PYTHONPATH": str(ROOT)}
         # Elsewhere than the repository: a developer's .env must not reach the tests.
         self._folder = folder
+        self._roles = roles
 
     def __call__(self, *arguments: str, stdin: str | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; `stdin` is what another program would pipe to it."""
         return subprocess.run(
             self._command(arguments),
-            env=self._environment(settings),
+            env=self._environment(settings, arguments),
             cwd=self._folder,
             input=stdin,
             capture_output=True,
@@ -44,7 +71,7 @@ class Commands:
         """Start a command, and kill it at the end of the block if it still runs."""
         with subprocess.Popen(
             self._command(arguments),
-            env=self._environment(settings),
+            env=self._environment(settings, arguments),
             cwd=self._folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -60,8 +87,13 @@ class Commands:
     def _command(arguments: tuple[str, ...]) -> list[str]:
         return [sys.executable, "-m", "relay", *arguments]
 
-    def _environment(self, settings: Mapping[str, str]) -> dict[str, str]:
-        return {**self._base, **self.settings, **settings}
+    def _environment(self, settings: Mapping[str, str], arguments: tuple[str, ...] = ("run",)) -> dict[str, str]:
+        return {**self._base, **self.settings, **self._as_its_role(arguments), **settings}
+
+    def _as_its_role(self, arguments: tuple[str, ...]) -> dict[str, str]:
+        url = self.settings.get("DATABASE_URL")
+        role = ROLE_OF.get(" ".join(arguments[:2])) or ROLE_OF[arguments[0]]
+        return {"DATABASE_URL": self._roles.url(role, url)} if self._roles and role and url else {}
 
 
 def terminate(process: subprocess.Popen[str]) -> tuple[int, str]:

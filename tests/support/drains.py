@@ -15,6 +15,7 @@ from relay.outbox.outbox import Outbox
 from relay.publisher.publisher import Publisher
 from tests.support.brokers import BrokerInHand
 from tests.support.policies import policy
+from tests.support.roles_of_tests import as_relay
 from tests.support.waiting import until
 
 # One pass takes no longer than that.
@@ -54,7 +55,7 @@ class Drain:
     batch_size: int = 1_000
 
     def __post_init__(self) -> None:
-        self.outbox = Outbox(lambda: connect_async(self.url), "public", 20_000)
+        self.outbox = Outbox(lambda: connect_async(as_relay(self.url)), "public", 20_000)
         self.publisher = Publisher(self.outbox, EverHungry(), policy(batch_size=self.batch_size), lambda _: None)
 
     @property

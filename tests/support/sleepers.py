@@ -17,6 +17,7 @@ from relay.outbox.listening import Listening
 from relay.outbox.sleep import Sleeper
 from tests.support.bench import Bench
 from tests.support.brokers import BrokerInHand
+from tests.support.roles_of_tests import as_relay
 from tests.support.waiting import until_async
 
 # Whoever holds or asks for the lock of a sleeper, and in which mode.
@@ -54,7 +55,7 @@ class SleepingRelay:
 
     def __init__(self, bench: Bench, listen_url: str = "", longest: float = 30.0) -> None:
         self.bench = bench
-        self.listen_url = listen_url or bench.url
+        self.listen_url = listen_url or as_relay(bench.url)
         self.broker = TimingBroker()
         bench.broker = self.broker
         self.seen: list[object] = []
@@ -105,7 +106,7 @@ class SleepingRelay:
 
     async def _listening(self) -> Listening:
         return await Listening.open(
-            lambda: connect_async(self.listen_url), lambda: connect_async(self.bench.url), "public"
+            lambda: connect_async(self.listen_url), lambda: connect_async(as_relay(self.bench.url)), "public"
         )
 
 

@@ -13,6 +13,7 @@ from relay import Event, emit
 from relay.routes import Routes
 from tests.support.ledger import Known, Ledger
 from tests.support.outbox import event
+from tests.support.roles_of_tests import owning
 
 # Of a row that was written by hand, and has an attribute that no message may have.
 UNBUILDABLE = "unbuildable"
@@ -82,7 +83,8 @@ class Writer:
                 assert event_id in self.ledger.events, f"{spec.dedup_key} is answered with a stranger"
                 continue
             if spec.sick == UNBUILDABLE:
-                self.connection.execute(_BY_HAND, [stored.sequence])
+                with owning(self.connection):
+                    self.connection.execute(_BY_HAND, [stored.sequence])
             known = Known(
                 event_id,
                 stored.sequence,
