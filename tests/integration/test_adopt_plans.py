@@ -7,10 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
-from tests.support.postgres import fresh_database
 
 from relay.adopt.session import Session
 from relay.dev.stack import Stack
+from relay.testing.databases import fresh_database
 from tests.support import old_outboxes as old
 from tests.support.plans import nodes
 
