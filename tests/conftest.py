@@ -30,10 +30,16 @@ def stack(outbox_stack: Servers) -> Stack:
 
 
 @pytest.fixture(scope="session")
-def template(stack: Stack, outbox_template: str) -> Iterator[str]:
-    """A database with the newest schema, to be copied."""
-    with ROLES.on(stack.database_url, outbox_template):
+def outbox_template(outbox_template: str, outbox_postgres_url: str) -> Iterator[str]:
+    """A database with the newest schema, to be copied; what stands for somebody has that one's rights in it."""
+    with ROLES.on(outbox_postgres_url, outbox_template):
         yield outbox_template
+
+
+@pytest.fixture(scope="session")
+def template(outbox_template: str) -> str:
+    """The same, by a shorter name."""
+    return outbox_template
 
 
 @pytest.fixture
