@@ -232,7 +232,7 @@ IN_THE_SCHEMA = """
 EMITS = [
     '[{"event_type": "a", "aggregate_type": "a", "aggregate_id": "1", "data": {}, "ordering_key": "k"}]',
     """[{"event_type": "a", "aggregate_type": "a", "aggregate_id": "2", "data": {}, "dedup_key": "d",
-         "attributes": {"tenant": "t"}, "actor": {"type": "user", "id": "1"}},
+         "attributes": {"tenant": "t"}, "actor": {"type": "user", "id": "1"}, "occurred_at": "2024-01-01T00:00:00Z"},
         {"event_type": "a", "aggregate_type": "a", "aggregate_id": "3", "data": {}, "dedup_key": "d"}]""",
 ]
 
@@ -250,6 +250,42 @@ def test_nothing_that_others_made_in_the_schema_is_run(
     for refused, words in (("{}", "takes an array of events, not object"), ('[{"b": 1}]', "has the unknown field b")):
         with pytest.raises(pg.InvalidParameterValue, match=words):
             owner.execute("select public.outbox_emit(%s::jsonb)", (refused,))
+    owner.execute("reset role; reset search_path")
+
+    assert count(bare_database) == 2
+
+
+# What a function declares is looked up once a session, by the search_path of whoever has it compiled.
+COMPILED_BEFORE = """
+    create schema hostile;
+    create function hostile.caught(text) returns boolean language plpgsql as $$
+        begin raise exception 'hostile code ran as %', current_user; end $$;
+    create domain hostile.text as pg_catalog.text check (hostile.caught(value::pg_catalog.text));
+    create domain hostile.jsonb as pg_catalog.jsonb check (hostile.caught(value::pg_catalog.text));
+    create domain hostile.timestamptz as pg_catalog.timestamptz check (hostile.caught(value::pg_catalog.text));
+    create type hostile.record as (
+        event_id hostile.timestamptz, id hostile.timestamptz, dedup_key hostile.timestamptz);
+    set search_path to hostile, pg_catalog, pg_temp;
+"""
+
+
+def test_types_of_the_callers_are_not_compiled_in(
+    owner: psycopg.Connection[Any], role: Role, bare_database: str
+) -> None:
+    """A function that the caller has compiled before outbox_emit calls it knows no type but those of Postgres."""
+    migrate(owner, DEFINER)
+    hosting = f'grant create on database "{owner.info.dbname}" to {{}}'
+    name = role(f"grant execute on function outbox_emit(jsonb) to {{}}; {hosting}")
+    functions = owner.execute(
+        "select pg_proc.oid from pg_proc join pg_language on pg_language.oid = prolang "
+        "where lanname = 'plpgsql' and proname like 'outbox%' and prorettype <> 'trigger'::regtype"
+    ).fetchall()
+    owner.execute(f'set role "{name}"'.encode())
+    owner.execute(COMPILED_BEFORE.encode())
+    for function in functions:
+        owner.execute("select plpgsql_validator(%s::oid)", function)
+    for events in EMITS:
+        owner.execute("select pg_catalog.count(*) from public.outbox_emit(%s::pg_catalog.jsonb)", (events,))
     owner.execute("reset role; reset search_path")
 
     assert count(bare_database) == 2

@@ -131,6 +131,31 @@ begin
 end
 $$;
 
+create or replace function outbox_time_fault(event jsonb, field text) returns text
+language plpgsql stable parallel safe
+as $$
+declare
+    value text := event ->> field;
+begin
+    if jsonb_typeof(event -> field) = 'string'
+       -- Without a backslash: what those mean depends on a setting of the session.
+       and value ~* ('^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])'
+                     '[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?'
+                     '(Z|[+-](0[0-9]|1[0-5]):[0-5][0-9])$')
+       and value !~ '^0000'
+    then
+        -- The last day of the month, by way of the first.
+        if substr(value, 9, 2)::integer
+               <= date_part('day', (left(value, 7) || '-01')::date + interval '1 month' - interval '1 day')
+           and value::timestamptz between '0001-01-01 00:00:00+00' and '9999-12-31 23:59:59.999999+00'
+        then
+            return null;
+        end if;
+    end if;
+    return format('%s %s is not an RFC 3339 time with its offset', field, left(value, 64));
+end
+$$;
+
 create or replace function outbox_fault(event jsonb) returns text
 language plpgsql stable parallel safe
 as $$

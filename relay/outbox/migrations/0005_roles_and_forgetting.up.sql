@@ -1,19 +1,48 @@
 -- `@.` stands for the schema of the outbox. outbox_emit acts with the rights of the outbox's owner, so it and all that it
 -- calls look up names where Postgres has its own and nowhere else: whoever may create functions and operators in the schema,
--- as everyone may in some servers' `public`, does not have them called.
+-- as everyone may in some servers' `public`, does not have them called. Types of variables have their schema written out: they
+-- are looked up when a session first has a function compiled, by the search_path of whoever does, and are kept.
 do $migration$
 declare
     definition text;
 begin
     foreach definition in array array[
+-- The same time as before, in a variable of Postgres' own type.
+$define$
+create or replace function @.outbox_time_fault(event jsonb, field text) returns text
+language plpgsql stable parallel safe
+as $$
+declare
+    value pg_catalog.text := event ->> field;
+begin
+    if jsonb_typeof(event -> field) = 'string'
+       -- Without a backslash: what those mean depends on a setting of the session.
+       and value ~* ('^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])'
+                     '[T ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]{1,9})?'
+                     '(Z|[+-](0[0-9]|1[0-5]):[0-5][0-9])$')
+       and value !~ '^0000'
+    then
+        -- The last day of the month, by way of the first.
+        if substr(value, 9, 2)::integer
+               <= date_part('day', (left(value, 7) || '-01')::date + interval '1 month' - interval '1 day')
+           and value::timestamptz between '0001-01-01 00:00:00+00' and '9999-12-31 23:59:59.999999+00'
+        then
+            return null;
+        end if;
+    end if;
+    return format('%s %s is not an RFC 3339 time with its offset', field, left(value, 64));
+end
+$$
+$define$,
+
 -- Whether an event may be stored: as before, with names of its own schema.
 $define$
 create or replace function @.outbox_fault(event jsonb) returns text
 language plpgsql stable parallel safe
 as $$
 declare
-    unknown jsonb;
-    fault text;
+    unknown pg_catalog.jsonb;
+    fault pg_catalog.text;
 begin
     if jsonb_typeof(event) is distinct from 'object' then
         return format('is of type %s, not an object', coalesce(jsonb_typeof(event), 'null'));
@@ -158,10 +187,10 @@ as $$
 #variable_conflict use_column
 declare
     bucket integer;
-    answer record;
-    event jsonb;
-    fault text;
-    now timestamptz;
+    answer pg_catalog.record;
+    event pg_catalog.jsonb;
+    fault pg_catalog.text;
+    now pg_catalog.timestamptz;
     tail bigint;
     last_inserted bigint := 0;
 begin
