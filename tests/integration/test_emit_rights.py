@@ -9,7 +9,9 @@ import pytest
 from psycopg import errors as pg
 
 from relay import EmitError, emit
-from relay.outbox import schema
+from relay.outbox import grants, schema
+from relay.outbox.grants import Grantee
+from relay.outbox.grants import Role as GrantedRole
 from tests.support.outbox import count, event
 
 DEFINER = 5
@@ -156,6 +158,24 @@ def test_the_newest_function_is_for_those_alone_who_were_let_in(owner: psycopg.C
     owner.execute(f'revoke all on outbox_events from "{emitter}"'.encode())
     assert can_emit(owner, emitter)
     assert not can_emit(owner, other)
+
+
+def test_a_superuser_migrates_for_the_owner_of_the_outbox(owner: psycopg.Connection[Any], role: Role) -> None:
+    """All that outbox_emit calls becomes that one's, who can grant and step back, whatever others may execute."""
+    migrate(owner, 0)
+    theirs = role("grant usage, create on schema public to {}")
+    emitter = role("grant usage on schema public to {}")
+    owner.execute(f'set role "{theirs}"'.encode())
+    migrate(owner, DEFINER - 1)
+    owner.execute("reset role; alter default privileges revoke execute on functions from public")
+    migrate(owner, DEFINER)
+
+    owner.execute(f'set role "{theirs}"'.encode())
+    grants.apply(owner, "public", [Grantee(GrantedRole.EMITTER, emitter)])
+    owner.execute("reset role")
+    assert can_emit(owner, emitter)
+    owner.execute(f'set role "{theirs}"'.encode())
+    migrate(owner, 0)
 
 
 HOSTILE = """

@@ -310,9 +310,15 @@ declare
     grants text[];
     command text;
 begin
-    if owner <> (select proowner from pg_proc where oid = emit) then
-        execute format('alter function outbox_emit(jsonb) owner to %I', pg_get_userbyid(owner));
-    end if;
+    -- Whoever migrates may be a superuser: what outbox_emit is and calls belongs to whose rights it acts with.
+    for command in
+        select format('alter function %s owner to %I', part, pg_get_userbyid(owner))
+          from unnest(array[emit, 'outbox_uuid7(timestamptz, bigint)', 'outbox_envelope(jsonb, uuid, timestamptz)',
+                            'outbox_taken(uuid, text)']::regprocedure[]) as part
+         where owner <> (select proowner from pg_proc where oid = part)
+    loop
+        execute command;
+    end loop;
     select array_agg(format('revoke execute on function outbox_emit(jsonb) from %s cascade',
                             case grantee when 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end))
     into revokes
