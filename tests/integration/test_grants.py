@@ -171,6 +171,24 @@ def test_the_relays_role_empties_and_removes_events(granted: str) -> None:
     assert count(granted, "aggregate_id = 'redacted' and payload -> 'data' = 'null'") == 1
 
 
+@pytest.mark.parametrize("way", [(), ("--redact",)])
+def test_an_operator_forgets_as_the_relays_role(granted: str, relay: Commands, way: tuple[str, ...]) -> None:
+    """By the command itself: the record says that the row was published."""
+    with psycopg.connect(granted) as owner:
+        emit(owner, [event(1), event(2), event(2)])
+        owner.execute("update outbox_events set published_at = now(), message_id = 'm' where aggregate_id = '1'")
+
+    done = relay(
+        *("forget", "--aggregate", "order", "1", "2", "--pending", *way, "--reason", "asked for", "--by", "ana"),
+        DATABASE_URL=as_role(granted, RELAY),
+    )
+
+    assert done.returncode == 0, done.stderr
+    with psycopg.connect(granted) as owner:
+        kept = owner.execute("select published_at is not null, acted_as from outbox_actions order by row_id").fetchall()
+    assert kept == [(True, RELAY), (False, RELAY), (False, RELAY)]
+
+
 def test_a_viewer_looks_and_does_not_act(granted: str, relay: Commands, channel: Channel) -> None:
     """It sees all there is to see, payloads included."""
     with psycopg.connect(granted) as owner:
