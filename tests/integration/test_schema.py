@@ -354,7 +354,7 @@ def test_a_version_that_does_not_exist_is_refused(connection: psycopg.Connection
         schema.migrate(connection, "public", target)
 
 
-@pytest.mark.parametrize("name", ["outbox", 'Odd "schema"; --', "with.dot"])
+@pytest.mark.parametrize("name", ["outbox", 'Odd "schema"; --', "with.dot", "ends$$ a $_$ body"])
 def test_the_outbox_lives_in_any_schema(connection: psycopg.Connection[Any], name: str) -> None:
     """Its function finds its table whatever the caller's search_path says, and never through a temporary table."""
     connection.execute(sql.SQL("create schema {}").format(sql.Identifier(name)))

@@ -121,7 +121,7 @@ async def test_a_driver_that_prepares_every_statement_takes_it(bare_database: st
         await connection.close()
 
 
-@pytest.mark.parametrize("name", ["events", 'Odd "schema"; $outbox$ --\n', "it's \\ 50%s :MI"])
+@pytest.mark.parametrize("name", ["events", 'Odd "schema"; $outbox$ --\n', "it's \\ 50%s :MI", "ends$$ a $_$ body"])
 def test_it_lives_in_any_schema(connection: psycopg.Connection[Any], name: str) -> None:
     """And refuses by that schema's version, whatever stands in public."""
     connection.execute(sql.SQL("create schema {}").format(sql.Identifier(name)))

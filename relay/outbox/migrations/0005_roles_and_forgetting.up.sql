@@ -292,7 +292,9 @@ end
 $$
 $define$
     ] loop
-        execute replace(definition, '@.', quote_ident(current_schema()) || '.');
+        -- A body ends at a quote that is longer than the schema's name: no name can end it.
+        execute replace(replace(definition, '$$', '$' || repeat('_', length(current_schema())) || '$'),
+                        '@.', quote_ident(current_schema()) || '.');
     end loop;
 end
 $migration$;
