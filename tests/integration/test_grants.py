@@ -171,6 +171,23 @@ def test_the_relays_role_empties_and_removes_events(granted: str) -> None:
     assert count(granted, "aggregate_id = 'redacted' and payload -> 'data' = 'null'") == 1
 
 
+@pytest.mark.parametrize("way", [[], ["--redact"]])
+def test_the_relays_role_forgets(granted: str, relay: Commands, way: list[str]) -> None:
+    """`relay forget` as an operator runs it, with rows of every state."""
+    with psycopg.connect(granted) as owner:
+        emit(owner, [event(7), event(7), event(7, ordering_key="k")])
+        owner.execute("update outbox_events set published_at = now(), message_id = 'm' where id = 1")
+        owner.execute("update outbox_events set failed_at = now(), failure_reason = 'discarded' where id = 2")
+
+    done = relay(
+        *("forget", "--aggregate", "order", "7", "--pending", "--reason", "ticket 815", *way),
+        DATABASE_URL=as_role(granted, RELAY),
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert count(granted, "aggregate_id = '7'") == 0
+
+
 def test_a_viewer_looks_and_does_not_act(granted: str, relay: Commands, channel: Channel) -> None:
     """It sees all there is to see, payloads included."""
     with psycopg.connect(granted) as owner:
