@@ -57,6 +57,7 @@ class Comparison:
     merged: Found = field(default_factory=Found)
     disordered: Found = field(default_factory=Found)
     wrong: Found = field(default_factory=Found)
+    wrong_sent: int = 0
     oldest: float | None = None
     mark_fails: str | None = None
     _event_ids: dict[str, Key] = field(default_factory=dict)
@@ -65,7 +66,7 @@ class Comparison:
 
     @property
     def clean(self) -> bool:
-        """Whether a take-over would take every row."""
+        """Whether every row is as it should be; one that was sent would be in the way of no take-over."""
         return not (self.wrong.rows or self.mark_fails)
 
     def add(self, row: Judged) -> None:
@@ -78,6 +79,7 @@ class Comparison:
             self.sent += 1
         if self._is_wrong(row):
             self.wrong.add(row.key)
+            self.wrong_sent += not row.pending
         elif row.known:
             self.known += 1
         elif row.pending:

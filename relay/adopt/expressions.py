@@ -88,8 +88,8 @@ def _prepared(connection: psycopg.Connection[Any], option: str, query: sql.Compo
         error = error_from_result(result)
         if isinstance(error, pg.InsufficientPrivilege) or not (error.sqlstate or "").startswith(("42", "0A", "22")):
             raise error
-        raise ConfigurationError(
-            f"{option}: {error.diag.message_primary}; names are looked up in the outbox's schema, "
-            "write others with theirs"
-        ) from error
+        advice = "names are looked up in the outbox's schema, write others with theirs"
+        if isinstance(error, pg.UndefinedColumn | pg.SyntaxError):
+            advice = "a column is written by its name, a text in single quotes, as in \"aggregate_type='order'\""
+        raise ConfigurationError(f"{option}: {error.diag.message_primary}; {advice}") from error
     return result

@@ -51,8 +51,14 @@ def _notes(comparison: Comparison) -> Iterator[str]:
 def _verdict(comparison: Comparison) -> str:
     if comparison.clean:
         return "a take-over would take every row"
-    rows = f"{comparison.wrong.rows:,} row(s) would be in the way of a take-over" if comparison.wrong.rows else ""
-    return rows or "a take-over would fail at its mark"
+    if waiting := comparison.wrong.rows - comparison.wrong_sent:
+        return f"{waiting:,} row(s) would be in the way of a take-over"
+    if comparison.mark_fails:
+        return "a take-over would fail at its mark"
+    return (
+        f"a take-over would take every row that waits; {comparison.wrong_sent:,} that were sent are not as they should "
+        "be, and rows to come may be like them"
+    )
 
 
 def _age(comparison: Comparison) -> str:

@@ -181,7 +181,7 @@ def _said(way: Way, walk: forget.Walk, done: forget.Forgotten | None, *, refused
     if done is None:
         said.append(f"would be refused: {_in_the_way(walk)}" if refused else f"{total:,} would be {verb}")
     else:
-        said.append(f"{done.done:,} {verb}, recorded as {done.action_id}")
+        said.append(f"{done.done:,} {verb}{f', recorded as {done.action_id}' if done.done else ''}")
         if never := done.rows[State.PENDING] + done.rows[State.FAILED]:
             said.append(f"{never:,} of them had not been published, and never will be")
         if done.left:

@@ -89,7 +89,11 @@ def test_the_walk(command: Commands, database: str) -> None:
     assert "nothing was changed" in refused.stdout
     assert old.rows_of(database, "select count(*) from outbox_events") == [(0,)]
 
-    old.run(database, "update shop.events set kind = 'order.paid' where id = 20")
+    old.run(database, "update shop.events set sent_at = now() where id = 20")
+    sent = command(*call)
+    assert sent.returncode == 1
+    assert "verdict   a take-over would take every row that waits; 1 that were sent are not" in sent.stdout
+    old.run(database, "update shop.events set kind = 'order.paid', sent_at = null where id = 20")
     report = json.loads(command(*call, "--json", "--watch", "10ms").stdout)
     assert (report["clean"], report["pending"], report["sent"], report["would_be_taken"]) == (True, 20, 10, 20)
     assert report["oldest_pending_seconds"] > 0
