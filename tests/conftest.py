@@ -30,10 +30,16 @@ def stack(outbox_stack: Servers) -> Stack:
 
 
 @pytest.fixture(scope="session")
-def template(stack: Stack, outbox_template: str) -> Iterator[str]:
-    """A database with the newest schema, to be copied."""
-    with ROLES.on(stack.database_url, outbox_template):
+def outbox_template(outbox_postgres_url: str, outbox_template: str) -> Iterator[str]:
+    """The plugin's, with the roles that tests run as."""
+    with ROLES.on(outbox_postgres_url, outbox_template):
         yield outbox_template
+
+
+@pytest.fixture(scope="session")
+def template(outbox_template: str) -> str:
+    """A database with the newest schema, to be copied."""
+    return outbox_template
 
 
 @pytest.fixture
