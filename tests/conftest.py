@@ -30,15 +30,15 @@ def stack(outbox_stack: Servers) -> Stack:
 
 
 @pytest.fixture(scope="session")
-def outbox_template(outbox_postgres_url: str, outbox_template: str) -> Iterator[str]:
-    """The plugin's, with the roles that tests run as."""
+def outbox_template(outbox_template: str, outbox_postgres_url: str) -> Iterator[str]:
+    """A database with the newest schema, to be copied; what stands for somebody has that one's rights in it."""
     with ROLES.on(outbox_postgres_url, outbox_template):
         yield outbox_template
 
 
 @pytest.fixture(scope="session")
 def template(outbox_template: str) -> str:
-    """A database with the newest schema, to be copied."""
+    """The same, by a shorter name."""
     return outbox_template
 
 

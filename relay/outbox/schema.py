@@ -92,8 +92,14 @@ async def require(connection: psycopg.AsyncConnection[Any], schema: str) -> int:
     The connection is in autocommit mode. Without a transaction around the two statements: a relay that sleeps asks for
     them every minute, and for little else.
     """
-    known = await (await connection.execute(_known(schema))).fetchone()
-    row = await (await connection.execute(_newest_applied(schema))).fetchone() if known else None
+    try:
+        known = await (await connection.execute(_known(schema))).fetchone()
+        row = await (await connection.execute(_newest_applied(schema))).fetchone() if known else None
+    except pg.InsufficientPrivilege as error:
+        raise ConfigurationError(
+            f"role {connection.info.user!r} may not read the outbox in schema {schema!r}: "
+            f"{error.diag.message_primary}; its owner gives it what it needs with: python -m relay grants"
+        ) from error
     return suitable(int(row[0]) if row else 0, schema, connection.info.dbname)
 
 

@@ -149,6 +149,15 @@ def test_a_function_of_another_owner_becomes_the_tables_owners(owner: psycopg.Co
     assert not may(owner, other, "execute")
 
 
+def test_the_newest_function_is_for_those_alone_who_were_let_in(owner: psycopg.Connection[Any], role: Role) -> None:
+    """A function that a migration drops and makes anew would be everybody's, and act with its caller's rights."""
+    emitter, other = role(COULD_EMIT), role("grant select on outbox_events to {}")
+    migrate(owner, schema.newest())
+    owner.execute(f'revoke all on outbox_events from "{emitter}"'.encode())
+    assert can_emit(owner, emitter)
+    assert not can_emit(owner, other)
+
+
 HOSTILE = """
     create schema hostile;
     set search_path to hostile, pg_temp, public, pg_catalog;
@@ -181,7 +190,7 @@ def test_nothing_of_the_callers_is_run_or_written_to(
     owner: psycopg.Connection[Any], role: Role, bare_database: str
 ) -> None:
     """Whatever its search_path and its temporary schema hold: the row is in the outbox, and none of it has run."""
-    migrate(owner, DEFINER)
+    migrate(owner, schema.newest())
     hosting = f'grant create, temporary on database "{owner.info.dbname}" to {{}}'
     name = role(f"grant execute on function outbox_emit(jsonb) to {{}}; {hosting}")
     owner.execute(f'set role "{name}"'.encode())

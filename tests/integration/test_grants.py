@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -12,6 +13,9 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from relay import emit, emit_async
+from relay.errors import MigrationError
+from relay.outbox import grants, schema
+from relay.outbox.grants import Grantee, Role
 from tests.support.commands import ROOT, Commands, terminate
 from tests.support.outbox import FAILED, PUBLISHED, count, event
 from tests.support.pubsub import Channel
@@ -245,6 +249,45 @@ def test_no_role_has_more_than_it_needs(granted: str, role: str, statements: lis
     with psycopg.connect(as_role(granted, role)) as connection:
         for statement in statements:
             assert refused(connection, statement), statement
+
+
+@pytest.mark.parametrize(
+    ("command", "role", "said"),
+    [
+        (("tick",), SERVICE, "may not read the outbox in schema 'public': permission denied for "),
+        (("run",), SERVICE, "may not read the outbox in schema 'public': permission denied for "),
+        (("emit", "a", "--aggregate-type", "a", "--aggregate-id", "1", "--data", "1"), VIEWER, "may not emit: "),
+    ],
+)
+def test_a_role_of_another_purpose_is_told_what_gives_it_its_rights(
+    granted: str, relay: Commands, command: tuple[str, ...], role: str, said: str
+) -> None:
+    """As a wrong configuration, which no restart mends."""
+    done = relay(*command, DATABASE_URL=as_role(granted, role))
+    assert done.returncode == 2, done.stderr
+    assert said in done.stderr
+    assert "python -m relay grants" in done.stderr
+
+
+def test_granting_waits_for_a_migration_and_not_for_ever(granted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says why nothing was done."""
+    monkeypatch.setattr(grants, "LOCK_TIMEOUT", "50ms")
+    with psycopg.connect(granted) as migrating, psycopg.connect(granted) as owner:
+        migrating.execute("select pg_advisory_xact_lock(%s, %s)", schema.MIGRATION_LOCK)
+        with pytest.raises(MigrationError, match="did not end within 50ms; nothing was changed"):
+            grants.apply(owner, "public", [Grantee(Role.VIEWER, VIEWER)])
+
+
+def test_owners_who_grant_at_once_wait_for_each_other(granted: str) -> None:
+    """Postgres itself would end all but one: "tuple concurrently updated"."""
+
+    def grant(_: int) -> None:
+        with psycopg.connect(granted) as owner:
+            for revoke in (False, True, False):
+                grants.apply(owner, "public", [Grantee(Role.VIEWER, VIEWER)], revoke=revoke)
+
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(grant, range(16))) == [None] * 16
 
 
 def snippets(page: str, section: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Checks of rights: those of the role that looks, and with whose the function of the outbox acts."""
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import Any
 
 from relay.operate.doctor.findings import Finding, fail, ok, warn
@@ -22,7 +23,8 @@ def judge_privileges(rows: Sequence[dict[str, Any]]) -> Sequence[Finding]:
     if row["not_updatable"]:
         lacking.append(f"update ({', '.join(row['not_updatable'])}) on outbox_events")
     if lacking:
-        return (fail("privileges", f"role {role} lacks {'; '.join(lacking)}", "grant it: see docs/deploy.md, Roles"),)
+        remedy = f"have the owner of the outbox run: python -m relay grants --relay {quote(role)} --apply"
+        return (fail("privileges", f"role {role} lacks {'; '.join(lacking)}", remedy),)
     if row["superuser"]:
         return (
             warn(
