@@ -48,6 +48,7 @@ RECORDED = (
     "row_id",
     "event_id",
     "event_type",
+    "published_at",
     "failed_at",
     "failure_reason",
     "attempt_count",
