@@ -8,8 +8,9 @@ import psycopg
 _PORTRAIT = """
     select 'relation', relname::text, relkind::text from pg_class where relnamespace = %(schema)s::regnamespace
     union all
-    select 'column', attrelid::regclass::text, concat_ws(' ', attnum, attname, format_type(atttypid, atttypmod),
-           attnotnull, attidentity, pg_get_expr(adbin, adrelid))
+    -- By its place among those that are there: a column that was dropped and made again has a number of its own.
+    select 'column', attrelid::regclass::text, concat_ws(' ', row_number() over (partition by attrelid order by attnum),
+           attname, format_type(atttypid, atttypmod), attnotnull, attidentity, pg_get_expr(adbin, adrelid))
       from pg_attribute join pg_class on pg_class.oid = attrelid
       left join pg_attrdef on adrelid = attrelid and adnum = attnum
      where relnamespace = %(schema)s::regnamespace and attnum > 0 and not attisdropped
