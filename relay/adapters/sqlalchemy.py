@@ -20,8 +20,7 @@ _IDLE = 0  # PQTRANS_IDLE of libpq, in psycopg and psycopg2 alike
 
 
 def _store(given: Any, events: str) -> list[str | bytes]:
-    connection = given if isinstance(given, Connection) else _connection_of(given)
-    _require_driver(connection)
+    connection = _connection_of(given)
     if _would_commit(connection):
         raise autocommits(
             'the isolation level is AUTOCOMMIT: take another, such as `isolation_level="READ COMMITTED"` in the '
@@ -36,8 +35,7 @@ def _store(given: Any, events: str) -> list[str | bytes]:
 
 
 def _texts(given: Any, statement: str) -> list[str | bytes]:
-    connection = given if isinstance(given, Connection) else _connection_of(given)
-    _require_driver(connection)
+    connection = _connection_of(given)
     plain = {**_WHOLE, "no_parameters": True}
     return list(connection.exec_driver_sql(statement, execution_options=plain).scalars())
 
@@ -51,7 +49,13 @@ def _awaited(texts: Callable[[Any, str], list[str | bytes]]) -> Callable[[Any, s
     return awaited
 
 
-def _connection_of(session: Any) -> Connection:
+def _connection_of(given: Any) -> Connection:
+    connection = given if isinstance(given, Connection) else _of_session(given)
+    _require_driver(connection)
+    return connection
+
+
+def _of_session(session: Any) -> Connection:
     try:
         connection: Connection = session.connection()
     except UnboundExecutionError as error:
