@@ -12,7 +12,7 @@ from psycopg import errors as pg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from relay.errors import ConfigurationError, MigrationError, SchemaError
+from relay.errors import ConfigurationError, MigrationError
 from relay.outbox import schema as versions
 from relay.outbox.statements import statement
 
@@ -194,11 +194,7 @@ def _function(schema: str, function: tuple[str, str]) -> sql.Composable:
 
 def _require_version(connection: psycopg.Connection[Any], schema: str) -> None:
     version = versions.suitable(versions.version(connection, schema), schema, connection.info.dbname)
-    if version < FIRST_VERSION:
-        raise SchemaError(
-            f"relay grants needs version {FIRST_VERSION} of schema {schema!r}, which is at {version}; "
-            "bring it up with: python -m relay migrate"
-        )
+    versions.refuse_older(version, schema, FIRST_VERSION, "relay grants")
 
 
 def _require_roles(connection: psycopg.Connection[Any], schema: str, grantees: Sequence[Grantee]) -> None:

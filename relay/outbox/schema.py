@@ -31,6 +31,7 @@ __all__ = [
     "migrations",
     "newest",
     "plan",
+    "refuse_older",
     "require",
     "require_at_least",
     "steps",
@@ -121,7 +122,11 @@ def suitable(current: int, schema: str, database: str) -> int:
 
 async def require_at_least(connection: psycopg.AsyncConnection[Any], schema: str, version: int, what_for: str) -> None:
     """Refuse what an older schema cannot hold; `what_for` names it in the error: "relay forget"."""
-    current = await require(connection, schema)
+    refuse_older(await require(connection, schema), schema, version, what_for)
+
+
+def refuse_older(current: int, schema: str, version: int, what_for: str) -> None:
+    """Raise SchemaError where what is there cannot hold what `what_for` needs."""
     if current < version:
         raise SchemaError(
             f"{what_for} needs version {version} of schema {schema!r}, which is at {current}; "
