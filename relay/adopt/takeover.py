@@ -21,7 +21,7 @@ from relay.adopt.trigger import make_functions, make_trigger, remove
 from relay.errors import ConfigurationError, OperateError
 from relay.kernel.failure import told
 
-# One take-over of a table at a time: 'outb' in ASCII, with the table's oid.
+# One take-over or release of a table at a time: 'outb' in ASCII, with the table's oid.
 _LOCK = 0x6F757462
 _PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 _TRIES = 5
@@ -85,8 +85,8 @@ def release(connection: psycopg.Connection[Any], outbox_schema: str, name: str, 
         with connection.transaction():
             place = placed(connection, name, outbox_schema)
             enter(connection, outbox_schema, _milliseconds(terms.lock_timeout))
-            remove(connection, place)
-            return place.taken_over
+            _alone(connection, place.oid)
+            return remove(connection, place)
 
     deadline, pause = time.monotonic() + terms.patience.total_seconds(), _PAUSE
     while True:
@@ -164,7 +164,7 @@ def _fence(session: Session, mover: Mover, terms: Terms) -> None:
     connection, moved = session.connection, Moved(mover.moved.rows, mover.moved.stored)
     try:
         with session.transaction(_milliseconds(terms.lock_timeout)):
-            connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK << 32 | session.table.oid,))
+            _alone(connection, session.table.oid)
             make_functions(session, terms.refused)
             crash_points.reached(Point.FENCE_BEFORE)
             connection.execute(sql.SQL("lock table {} in exclusive mode").format(session.table.identifier))
@@ -176,6 +176,10 @@ def _fence(session: Session, mover: Mover, terms: Terms) -> None:
     except BaseException:  # whatever it was, this transaction has moved nothing
         mover.moved = moved
         raise
+
+
+def _alone(connection: psycopg.Connection[Any], table: int) -> None:
+    connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK << 32 | table,))
 
 
 def _move_rest(session: Session, mover: Mover, terms: Terms) -> None:

@@ -412,6 +412,28 @@ def test_giving_back_waits_for_who_inserts(database: str) -> None:
     assert old.rows_of(database, WAITING) == [(1,)]
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_giving_back_waits_for_who_takes_over(database: str, *, before: bool) -> None:
+    """It removes what is there when its turn comes, and says so; neither fails of what the other drops."""
+    old.home_made(database)
+    if before:
+        old.adopted(database)
+    waiting = (
+        "select count(*) from pg_locks where not granted and locktype = 'advisory' "
+        "and database = (select oid from pg_database where datname = current_database())"
+    )
+    with psycopg.connect(database) as service:
+        service.execute(INSERT, [1])
+        with in_background(old.adopted, database, lock_timeout=timedelta(seconds=30)) as taken:
+            until(lambda: waiters(database, "ExclusiveLock") == 1, "the take-over waits for the service")
+            with in_background(old.released, database) as released:
+                until(lambda: old.rows_of(database, waiting) == [(1,)], "the release waits for the take-over")
+                service.commit()
+    assert [each.rows for each in taken] == [0 if before else 1]
+    assert released == [True]
+    assert old.rows_of(database, "select count(*) from pg_proc where proname like 'outbox_adopt%'") == [(0,)]
+
+
 @pytest.mark.parametrize("target", [0, 1])
 def test_the_outbox_does_not_go_away_under_a_table_that_is_taken_over(database: str, target: int) -> None:
     """Every insert into that table would fail; a step back says which command comes first."""
