@@ -61,7 +61,9 @@ def _taken_over(session: Session, terms: Terms, progress: Progress) -> Moved:
     mover = Mover(session, terms.batch)
     deadline, pause = time.monotonic() + terms.patience.total_seconds(), _PAUSE
     while True:
-        _move_backlog(mover, terms, progress)
+        # Beside a publisher that may run, a row goes when all before it have gone: under the lock alone.
+        if not _keeps_order(session, terms):
+            _move_backlog(mover, terms, progress)
         try:
             _fence(session, mover, terms)
         except (pg.LockNotAvailable, *_TRANSIENT) as error:
@@ -114,9 +116,14 @@ def _require_owner(session: Session) -> None:
         )
 
 
+def _keeps_order(session: Session, terms: Terms) -> bool:
+    """Whether an old publisher that may run has an order that the relay must not be overtaken in."""
+    return "ordering_key" in session.mapping.fields and not terms.publisher_stopped
+
+
 def _require_order(session: Session, terms: Terms) -> None:
     """Two publishers side by side keep no order: what the old one sends, the relay may have yet to send."""
-    if terms.publisher_stopped or "ordering_key" not in session.mapping.fields:
+    if not _keeps_order(session, terms):
         return
     with session.transaction():
         row = session.connection.execute(session.queries.count(), {"rows": terms.batch + 1}).fetchone()
