@@ -200,8 +200,8 @@ def _move_rest(session: Session, mover: Mover, terms: Terms) -> None:
 def _in_the_way(session: Session, terms: Terms, error: psycopg.Error) -> str:
     return (
         f"{session} could not be locked within {terms.patience}: {told(error)}. What was moved stays moved, and no "
-        "trigger was made. Let the transactions on it end (pg_stat_activity, by xact_start), and run the same command "
-        "again"
+        "trigger was made. Let the transactions on it end (pg_stat_activity, by xact_start; prepared ones are in "
+        "pg_prepared_xacts), and run the same command again"
     )
 
 
