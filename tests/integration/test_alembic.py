@@ -22,9 +22,7 @@ from sqlalchemy import Column, Integer, MetaData, NullPool, Table, create_engine
 
 import relay.alembic as outbox
 from relay import emit
-from relay.dev.stack import Stack
 from relay.outbox import ladder, schema
-from relay.testing.databases import fresh_database
 from tests.support.commands import ROOT
 from tests.support.migrating import held_migrations
 from tests.support.outbox import event
@@ -176,10 +174,9 @@ def connection(bare_database: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.fixture
-def migrated(stack: Stack) -> Iterator[psycopg.Connection[Any]]:
+def migrated(database: str) -> Iterator[psycopg.Connection[Any]]:
     """What `relay migrate` makes."""
-    with fresh_database(stack.database_url) as url, psycopg.connect(url, autocommit=True) as opened:
-        schema.migrate(opened, "public", NEWEST)
+    with psycopg.connect(database, autocommit=True) as opened:
         yield opened
 
 

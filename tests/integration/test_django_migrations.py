@@ -17,6 +17,7 @@ from relay import emit
 from relay.dev.stack import Stack
 from relay.outbox import ladder, schema
 from relay.testing.databases import fresh_database
+from tests.support import forked
 from tests.support.commands import ROOT
 from tests.support.migrating import held_migrations
 from tests.support.outbox import event
@@ -94,12 +95,19 @@ class Project:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command of manage.py; a warning of Python's fails it."""
-        return subprocess.run(self._command(words), **self._options(), capture_output=True, timeout=60, check=False)
+        if self.driver != "psycopg":  # which is loaded in the others
+            return subprocess.run(
+                self._command(words), **self._place(), text=True, capture_output=True, timeout=60, check=False
+            )
+        words = ("django-admin", *words)
+        return forked.run(
+            "django.core.management:execute_from_command_line", words, **self._place(), timeout=60, strict=True
+        )
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start one."""
         return subprocess.Popen(
-            self._command(words), **self._options(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            self._command(words), **self._place(), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
 
     def said(self, *words: str) -> str:
@@ -119,7 +127,7 @@ class Project:
     def _command(words: tuple[str, ...]) -> list[str]:
         return [sys.executable, "-W", "error", "-m", "django", *words]
 
-    def _options(self) -> dict[str, Any]:
+    def _place(self) -> dict[str, Any]:
         environment = {
             **os.environ,
             "PYTHONPATH": f"{self._folder}{os.pathsep}{ROOT}",
@@ -127,7 +135,7 @@ class Project:
             "DRIVER": self.driver,
             "SETTINGS": json.dumps(self.settings),
         }
-        return {"cwd": self._folder, "env": environment, "text": True}
+        return {"cwd": self._folder, "env": environment}
 
 
 def place(database: str, **other: Any) -> dict[str, Any]:
@@ -157,10 +165,9 @@ def connection(bare_database: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 @pytest.fixture
-def migrated(stack: Stack) -> Iterator[psycopg.Connection[Any]]:
+def migrated(database: str) -> Iterator[psycopg.Connection[Any]]:
     """What `relay migrate` makes."""
-    with fresh_database(stack.database_url) as url, psycopg.connect(url, autocommit=True) as opened:
-        schema.migrate(opened, "public", NEWEST)
+    with psycopg.connect(database, autocommit=True) as opened:
         yield opened
 
 

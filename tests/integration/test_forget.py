@@ -322,11 +322,12 @@ async def test_a_row_that_somebody_holds_is_waited_for_and_then_told_of(
     """Whole batches before it are done, and the same command finishes."""
     monkeypatch.setattr(forget, "BATCH", 2)
     store(database, *[about() for _ in range(4)])
+    walk = await forget.find(forgetting.of(), nothing)
     async with await psycopg.AsyncConnection.connect(database) as holder:
         await holder.execute("select from outbox_events where id = (select max(id) from outbox_events) for update")
         shorten(monkeypatch)
         with pytest.raises(OperateError, match=r"2 row\(s\) are done and recorded; another session"):
-            await forgetting(Way.REMOVE, undecided=True)
+            await forgetting(Way.REMOVE, undecided=True, walk=walk)
         await holder.rollback()
     assert count(database) == 2
     assert (await forgetting(Way.REMOVE, undecided=True)).done == 2
@@ -342,9 +343,10 @@ async def test_a_row_that_is_published_while_it_is_waited_for_is_forgotten_as_pu
 ) -> None:
     """A relay has it when the command comes: what counts is what it is when the relay lets go."""
     store(database, about())
+    walk = await forget.find(forgetting.of(), nothing)
     async with await psycopg.AsyncConnection.connect(database) as relay:
         await relay.execute("select from outbox_events for update")
-        waiting = asyncio.create_task(forgetting(Way.REMOVE, undecided=True))
+        waiting = asyncio.create_task(forgetting(Way.REMOVE, undecided=True, walk=walk))
         await until_async(lambda: waits(database), "the command waits for the row")
         await relay.execute("update outbox_events set published_at = clock_timestamp(), message_id = 'm'")
         await relay.commit()

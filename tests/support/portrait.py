@@ -4,14 +4,13 @@ from typing import Any
 
 import psycopg
 
-# Everything that a migration can make, by its definition and not by its oid; a column by its place among those that are
-# there: one that was dropped and made again has another number.
+# Everything that a migration can make, by its definition and not by its oid.
 _PORTRAIT = """
     select 'relation', relname::text, relkind::text from pg_class where relnamespace = %(schema)s::regnamespace
     union all
-    select 'column', attrelid::regclass::text, concat_ws(' ',
-           row_number() over (partition by attrelid order by attnum), attname, format_type(atttypid, atttypmod),
-           attnotnull, attidentity, pg_get_expr(adbin, adrelid))
+    -- By its place among those that are there: a column that was dropped and made again has a number of its own.
+    select 'column', attrelid::regclass::text, concat_ws(' ', row_number() over (partition by attrelid order by attnum),
+           attname, format_type(atttypid, atttypmod), attnotnull, attidentity, pg_get_expr(adbin, adrelid))
       from pg_attribute join pg_class on pg_class.oid = attrelid
       left join pg_attrdef on adrelid = attrelid and adnum = attnum
      where relnamespace = %(schema)s::regnamespace and attnum > 0 and not attisdropped

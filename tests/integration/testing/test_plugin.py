@@ -81,7 +81,7 @@ def databases(url: str) -> set[str]:
 @pytest.mark.parametrize(
     ("checkout", "named", "arguments"),
     [
-        (False, False, ()),
+        (False, False, ("-p", "no:asyncio")),
         (False, True, ("-p", "relay.testing.plugin", "-p", "outbox-relay")),
         (True, True, ()),
         (True, False, ("-p", "relay.testing.plugin")),
@@ -99,10 +99,9 @@ def test_to_install_it_is_enough_and_to_name_it_does_no_harm(
 
 
 def test_tests_may_be_asynchronous(make: Make) -> None:
-    """With a plugin of theirs; ours does without one."""
+    """With a plugin of theirs, which ours does without elsewhere."""
     project = make()
     project.write("test_shop.py", TESTS)
-    assert "2 passed" in project.run("-p", "no:asyncio")
     project.write("test_shop_async.py", ASYNC_TESTS)
     assert "3 passed" in project.run()
 
