@@ -152,5 +152,7 @@ def _words(fault: ErrorDetails) -> str:
             return f"{name} {fault['msg'].removeprefix('Value error, ')}"
         case "string_type":
             return f"{name} is of type {type(fault['input']).__name__}, not a text"
+        case "dict_type" | "model_type":
+            return f"{name} is of type {type(fault['input']).__name__}, not an object".lstrip()
         case _:
             return f"{name} {repr(fault['input'])[:SHOWN]}: {fault['msg']}".lstrip()

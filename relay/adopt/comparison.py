@@ -34,6 +34,11 @@ class Found:
         if len(self.first) < SHOWN:
             self.first.append(key_shown(key))
 
+    def join(self, other: "Found") -> None:
+        """Those of another reason as well."""
+        self.rows += other.rows
+        self.first = [*self.first, *other.first][:SHOWN]
+
     def as_json(self) -> dict[str, Any]:
         """For scripts."""
         return {"rows": self.rows, "first": self.first}
@@ -86,6 +91,14 @@ class Comparison:
             self.taken += 1
         if row.pending:
             self._follow(row)
+
+    def reword(self, told: Callable[[str], str]) -> None:
+        """Say otherwise what is wrong; reasons that are told alike become one."""
+        refused: dict[str, Found] = {}
+        for reason, found in self.refused.items():
+            refused.setdefault(told(reason), Found()).join(found)
+        self.refused = refused
+        self.mark_fails = self.mark_fails and told(self.mark_fails)
 
     def as_json(self) -> dict[str, Any]:
         """For scripts; of rows that are not as they should be, the first ids."""

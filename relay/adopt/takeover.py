@@ -21,7 +21,7 @@ from relay.adopt.trigger import make_functions, make_trigger, remove
 from relay.errors import ConfigurationError, OperateError
 from relay.kernel.failure import told
 
-# One take-over of a table at a time: 'outb' in ASCII, with the table's oid.
+# One take-over or release of a table at a time: 'outb' in ASCII, with the table's oid.
 _LOCK = 0x6F757462
 _PAUSE, _LONGEST_PAUSE = 0.5, 10.0
 _TRIES = 5
@@ -61,7 +61,9 @@ def _taken_over(session: Session, terms: Terms, progress: Progress) -> Moved:
     mover = Mover(session, terms.batch)
     deadline, pause = time.monotonic() + terms.patience.total_seconds(), _PAUSE
     while True:
-        _move_backlog(mover, terms, progress)
+        # Beside a publisher that may run, a row goes when all before it have gone: under the lock alone.
+        if not _keeps_order(session, terms):
+            _move_backlog(mover, terms, progress)
         try:
             _fence(session, mover, terms)
         except (pg.LockNotAvailable, *_TRANSIENT) as error:
@@ -85,8 +87,8 @@ def release(connection: psycopg.Connection[Any], outbox_schema: str, name: str, 
         with connection.transaction():
             place = placed(connection, name, outbox_schema)
             enter(connection, outbox_schema, _milliseconds(terms.lock_timeout))
-            remove(connection, place)
-            return place.taken_over
+            _alone(connection, place.oid)
+            return remove(connection, place)
 
     deadline, pause = time.monotonic() + terms.patience.total_seconds(), _PAUSE
     while True:
@@ -114,9 +116,14 @@ def _require_owner(session: Session) -> None:
         )
 
 
+def _keeps_order(session: Session, terms: Terms) -> bool:
+    """Whether an old publisher that may run has an order that the relay must not be overtaken in."""
+    return "ordering_key" in session.mapping.fields and not terms.publisher_stopped
+
+
 def _require_order(session: Session, terms: Terms) -> None:
     """Two publishers side by side keep no order: what the old one sends, the relay may have yet to send."""
-    if terms.publisher_stopped or "ordering_key" not in session.mapping.fields:
+    if not _keeps_order(session, terms):
         return
     with session.transaction():
         row = session.connection.execute(session.queries.count(), {"rows": terms.batch + 1}).fetchone()
@@ -164,7 +171,7 @@ def _fence(session: Session, mover: Mover, terms: Terms) -> None:
     connection, moved = session.connection, Moved(mover.moved.rows, mover.moved.stored)
     try:
         with session.transaction(_milliseconds(terms.lock_timeout)):
-            connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK << 32 | session.table.oid,))
+            _alone(connection, session.table.oid)
             make_functions(session, terms.refused)
             crash_points.reached(Point.FENCE_BEFORE)
             connection.execute(sql.SQL("lock table {} in exclusive mode").format(session.table.identifier))
@@ -178,6 +185,10 @@ def _fence(session: Session, mover: Mover, terms: Terms) -> None:
         raise
 
 
+def _alone(connection: psycopg.Connection[Any], table: int) -> None:
+    connection.execute("select pg_advisory_xact_lock(%s)", (_LOCK << 32 | table,))
+
+
 def _move_rest(session: Session, mover: Mover, terms: Terms) -> None:
     end = time.monotonic() + terms.hold.total_seconds()
     mover.restart()
@@ -189,8 +200,8 @@ def _move_rest(session: Session, mover: Mover, terms: Terms) -> None:
 def _in_the_way(session: Session, terms: Terms, error: psycopg.Error) -> str:
     return (
         f"{session} could not be locked within {terms.patience}: {told(error)}. What was moved stays moved, and no "
-        "trigger was made. Let the transactions on it end (pg_stat_activity, by xact_start), and run the same command "
-        "again"
+        "trigger was made. Let the transactions on it end (pg_stat_activity, by xact_start; prepared ones are in "
+        "pg_prepared_xacts), and run the same command again"
     )
 
 

@@ -84,8 +84,11 @@ def make_trigger(session: Session) -> None:
         _drop_all(session.connection, *before)
 
 
-def remove(connection: psycopg.Connection[Any], place: Place) -> None:
-    """Drop trigger and functions, in the transaction that is open; it waits for who inserts, and they for it."""
+def remove(connection: psycopg.Connection[Any], place: Place) -> bool:
+    """Drop trigger and functions, in the transaction that is open; it waits for who inserts, and they for it.
+
+    Answers whether there were any: what was known of the table before the wait may be out of date.
+    """
     drop = sql.SQL("drop trigger if exists {} on {}").format(
         sql.Identifier(TRIGGER), sql.Identifier(place.schema, place.name)
     )
@@ -96,6 +99,7 @@ def remove(connection: psycopg.Connection[Any], place: Place) -> None:
     connection.execute(drop)
     if function is not None:
         _drop_all(connection, *function)
+    return function is not None
 
 
 def _function_of(connection: psycopg.Connection[Any], table: int) -> tuple[str, str] | None:

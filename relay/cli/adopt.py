@@ -17,9 +17,10 @@ from relay.adopt.watching import watch
 from relay.adopt.words import lines
 from relay.cli.event_lines import opened as opened_file
 from relay.cli.event_lines import text_of
-from relay.cli.parts import duration, loaded
+from relay.cli.parts import duration, loaded, warned
 from relay.errors import ConfigurationError
 from relay.kernel.command import FAILED, FINE
+from relay.kernel.line_redaction import Redaction
 from relay.kernel.progress import Progress
 from relay.outbox.connect import connect
 from relay.settings import Settings
@@ -124,18 +125,24 @@ def _adopt(options: argparse.Namespace, settings: Settings) -> int:
         with connect(url, app) as connection:
             removed = takeover.release(connection, settings.relay_schema, options.table, _terms(options))
         return _print_released(options, removed=removed)
-    words = _mapping(options)
+    words, redaction = _mapping(options), warned(settings)
     with connect(url, app) as connection, closing(Progress()) as progress:
         connection.read_only = True
         session = opened(connection, settings.relay_schema, words)
         comparison = compare(session, progress, _sent(options))
         if options.watch is not None:
             _watch(session, comparison, options, progress)
+        comparison.reword(lambda reason: _told(reason, redaction))
         if not options.take_over or not comparison.clean:
             return _print_compared(options, comparison)
         connection.read_only = False
         moved = takeover.take_over(session, _terms(options), progress)
     return _print_moved(options, comparison, moved)
+
+
+def _told(reason: str, redaction: Redaction) -> str:
+    """What is wrong with rows may be what a function of the user's own has said."""
+    return str(redaction.fields("finding", {"check": "adopt", "error": reason})["error"])
 
 
 def _watch(session: Session, comparison: Comparison, options: argparse.Namespace, progress: Progress) -> None:

@@ -160,6 +160,7 @@ async def _list(options: argparse.Namespace, rows: FailedRows) -> int:
 async def _show(options: argparse.Namespace, rows: FailedRows) -> int:
     for row in await failed.named(rows, failed.names_of(options.names)):
         known = options.redaction.fields("failed_row", await failed.shown(rows, row), _IN_LINES)
+        known["history"] = [options.redaction.fields("failed_row", entry, _IN_LINES) for entry in known["history"]]
         if options.json:
             print(json.dumps({**known, "payload": _read(known["payload"])}))
             continue

@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import errors as pg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
@@ -241,6 +242,18 @@ def test_the_grants_of_the_page_are_enough(outbox: Commands, eraser: str, databa
         done = outbox("forget", "--aggregate", "user", *way, "--pending", *WHY, DATABASE_URL=eraser)
         assert done.returncode == 0, done.stderr
     assert count(database) == count(database, "payload ? 'redacted'") == 2
+
+
+@pytest.mark.parametrize(("column", "forged"), [("acted_as", "postgres"), ("acted_at", "2020-01-01")])
+def test_the_record_says_itself_when_it_was_and_as_which_role(eraser: str, column: str, forged: str) -> None:
+    """Whoever forgets cannot say that another role did, nor at another time."""
+    forging = sql.SQL(
+        """
+        insert into outbox_actions (action_id, action, acted_by, why, row_id, event_id, event_type, attempt_count, {})
+        values (gen_random_uuid(), 'remove', 'ana', 'ticket 815', 1, gen_random_uuid(), 'a', 0, {})"""
+    ).format(sql.Identifier(column), sql.Literal(forged))
+    with psycopg.connect(eraser) as connection, pytest.raises(pg.InsufficientPrivilege):
+        connection.execute(forging)
 
 
 def test_a_role_that_may_not_is_told_where_its_grants_are(outbox: Commands, eraser: str, database: str) -> None:

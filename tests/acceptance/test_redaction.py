@@ -10,6 +10,7 @@ import pytest
 
 from relay import emit
 from relay.dev.pubsub import Fault, set_faults
+from tests.support import old_outboxes
 from tests.support.commands import ROOT, SECONDS, Commands
 from tests.support.outbox import FAILED, PUBLISHED, count, event
 from tests.support.pubsub import PubSubSide
@@ -106,6 +107,43 @@ async def test_without_a_hook_each_of_these_would_tell(relay: Commands, database
     done = relay("tick")
     assert SECRET in done.stdout
     assert SECRET in done.stderr
+
+
+def test_what_a_mapping_says_of_rows(hooked: Commands, database: str) -> None:
+    """The database names what refused a row, and the names are the user's."""
+    old_outboxes.home_made(database, rows=2)
+    old_outboxes.run(
+        database,
+        f'create domain public."{SECRET}" as text constraint "{SECRET}" check (value is null)',
+    )
+    call = ("adopt", "--table", "shop.events", "--id", "id", "--pending", "sent_at is null", "--mark", "sent_at=now()")
+    maps = ("event_type=kind", "aggregate_type='order'", f'aggregate_id=(id::text)::public."{SECRET}"', "data=payload")
+    words = [*call, *(word for each in maps for word in ("--map", each))]
+
+    said = [hooked(*words), hooked(*words, "--json")]
+
+    for done in said:
+        assert done.returncode == 1, done.stderr
+        assert SECRET not in done.stdout + done.stderr
+    assert sum(found["rows"] for found in json.loads(said[1].stdout)["refused"].values()) == 2
+
+    marks = [f'sent_at=(kind::public."{SECRET}")::timestamptz' if word == "sent_at=now()" else word for word in words]
+    marked = hooked(*marks)
+    assert "refused " in marked.stdout
+    assert SECRET not in marked.stdout + marked.stderr
+
+
+def test_what_operators_wrote_of_a_row(hooked: Commands, database: str) -> None:
+    """Its history is shown with it."""
+    row_id = str(emit_about(database))
+    with psycopg.connect(database) as connection:
+        connection.execute("update outbox_events set failed_at = now(), failure_reason = 'max_attempts'")
+    assert hooked("failed", "discard", row_id, "--reason", f"{SECRET} asked", "--by", SECRET).returncode == 0
+
+    for words in (("failed", "show", row_id), ("failed", "show", row_id, "--json")):
+        done = hooked(*words)
+        assert done.returncode == 0, done.stderr
+        assert SECRET not in done.stdout + done.stderr
 
 
 def test_what_a_database_says(hooked: Commands, database: str) -> None:

@@ -504,7 +504,7 @@ def test_of_two_alembics_at_once_one_makes_the_outbox(
     finally:
         for process in started:
             process.kill()
-            process.wait()
+            process.communicate()
     assert sorted(process.returncode for process in started) == [0, 1], outputs
     assert sum("expected to match one row when updating 'r1' to 'r2'" in said for said in outputs) == 1
     assert made(connection) == made(migrated)

@@ -410,7 +410,7 @@ def test_two_processes_migrate_at_once(
     finally:
         for process in started:
             process.kill()
-            process.wait()
+            process.communicate()
     assert [process.returncode for process in started] == [0, 0], outputs
     assert made(connection) == made(migrated)
     assert recorded(connection) == recorded(migrated)

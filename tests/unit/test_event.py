@@ -37,6 +37,21 @@ def test_a_refusal_does_not_repeat_the_data() -> None:
     assert "secret" not in refusal(data={"card": "secret"}, version=0)
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"actor": "Jane Doe"}, "Actor: is of type str, not an object"),
+        ({"actor": ["Jane Doe"]}, "Actor: is of type list, not an object"),
+        ({"attributes": "Jane Doe"}, "Event: attributes is of type str, not an object"),
+    ],
+)
+def test_what_should_be_an_object_is_told_by_its_type_alone(fields: dict[str, Any], words: str) -> None:
+    """Who did it is part of the payload, whatever the caller took for an actor."""
+    assert refusal(**fields) == words
+    with pytest.raises(InvalidEventError, match=r"^Event: is of type str, not an object$"):
+        Event.model_validate("Jane Doe")
+
+
 def test_missing_and_unknown_fields_are_named() -> None:
     """A misspelt field must not be lost on the way."""
     with pytest.raises(InvalidEventError, match="Event: has no data; has the unknown field dta"):

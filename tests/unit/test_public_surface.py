@@ -50,6 +50,7 @@ PUBLIC = {
         "emit",
         "emit_async",
     ],
+    "relay.alembic": ["downgrade", "include_name", "include_object", "leave_alone", "upgrade"],
     "relay.testing": [
         "EmittedEvent",
         "MemoryBroker",
@@ -100,6 +101,8 @@ from typing import Any, assert_type
 
 import asyncpg  # type: ignore[import-untyped]
 import psycopg
+import relay.alembic as outbox
+from alembic import op
 import psycopg2  # type: ignore[import-untyped]
 import sqlalchemy.ext.asyncio as alchemy
 from consumers import Consumer, Context, Done, Exponential, Received, Retry, TransientError
@@ -116,6 +119,11 @@ from relay import Actor, EmitError, Emitted, Event, Registry, RelayError, Rule, 
 from relay.testing import EmittedEvent, MemoryBroker, Outbox, Relayed, RelayedMessage
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session, scoped_session
+
+
+def upgrade() -> None:
+    outbox.upgrade(op, to=5, schema="shop")
+
 
 REGISTRY = Registry({"order.paid": Rule("order", {1: dict[str, int], 2: int | None})})
 
