@@ -282,8 +282,8 @@ REFUSED = [
     ),
     ({"event_type": 5}, "event_type is of type int, not a text", "event_type is of type number, not a text"),
     ({"event_type": None}, "event_type is of type NoneType, not a text", "has no event_type"),
-    ({"actor": "me"}, "Actor: 'me': Input should be a valid dictionary", "actor is of type string, not an object"),
-    ({"attributes": ["x"]}, "attributes ['x']: ", "attributes is of type array, not an object"),
+    ({"actor": "me"}, "Actor: is of type str, not an object", "actor is of type string, not an object"),
+    ({"attributes": ["x"]}, "attributes is of type list, not an object", "attributes is of type array, not an object"),
     (
         {"attributes": {"tenant": 5}},
         "attributes.tenant is of type int, not a text",
