@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol
 
 import asyncpg
+import django
 import psycopg
 import psycopg2
 import sqlalchemy
@@ -151,6 +152,7 @@ async def _by_django(url: str) -> AsyncIterator[Driver]:
     database = {"ENGINE": "django.db.backends.postgresql", "NAME": parts["dbname"], "USER": parts["user"]}
     database |= {"PASSWORD": parts["password"], "HOST": parts["host"], "PORT": parts["port"]}
     settings.configure(DATABASES={"default": database})
+    django.setup()
     # Django forbids its connections where an event loop runs; on this one nobody else waits.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
     try:
