@@ -78,7 +78,7 @@ def emit(
     encoded = _encode(batch, order_lock=order_lock, registry=registry)
     try:
         answers = adapter.store(connection, encoded)
-    except Exception as error:
+    except Exception as error:  # of whichever library the connection is
         _refuse(error, batch)
         raise
     emitted = [_emitted(answer) for answer in answers]
@@ -106,7 +106,7 @@ async def emit_async(
     encoded = _encode(batch, order_lock=order_lock, registry=registry)
     try:
         answers = await adapter.store(connection, encoded)
-    except Exception as error:
+    except Exception as error:  # of whichever library the connection is
         _refuse(error, batch)
         raise
     emitted = [_emitted(answer) for answer in answers]

@@ -5,12 +5,16 @@ import sys
 from collections.abc import Sequence
 
 from consumers.cli import config, dead_letters, run
-from consumers.cli.complaints import said, unforeseen
+from consumers.cli.parts import warned
 from consumers.errors import ConfigurationError
+from consumers.settings import load
 from idempotency import StoreUnavailableError
 from relay import errors as relay_errors
 from relay.kernel.command import FAILED, MISUSED, complain, not_text, release
+from relay.kernel.complaints import Complaints
 from relay.kernel.failure import told
+
+_COMPLAINTS = Complaints("consumers", (ConfigurationError, relay_errors.ConfigurationError), load, warned)
 
 # Each module adds its own by `add_to`, in this order.
 COMMANDS = (run, dead_letters, config)
@@ -29,13 +33,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.command(options))
     except (ConfigurationError, relay_errors.ConfigurationError) as error:
-        return _complain(said(error, str(error)), MISUSED)
+        return _complain(_COMPLAINTS.said(error, str(error)), MISUSED)
     except (relay_errors.RelayError, StoreUnavailableError) as error:
-        return _complain(said(error, told(error)), FAILED)
+        return _complain(_COMPLAINTS.said(error, told(error)), FAILED)
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # what nobody foresaw must not pass the user's hook by
-        if (trace := unforeseen(error)) is None:
+        if (trace := _COMPLAINTS.unforeseen(error)) is None:
             raise
         return _complain(trace, FAILED)
 

@@ -7,10 +7,14 @@ from collections.abc import Sequence
 import psycopg
 
 from relay.cli import adopt, audit, config, dev, doctor, emit, failed, forget, grants, migrate, run, status, topics
-from relay.cli.complaints import said, unforeseen
+from relay.cli.parts import warned
 from relay.errors import BrokerError, ConfigurationError, RelayError
 from relay.kernel.command import FAILED, MISUSED, complain, not_text, release
+from relay.kernel.complaints import Complaints
 from relay.kernel.failure import told
+from relay.settings import load
+
+_COMPLAINTS = Complaints("relay", (ConfigurationError,), load, warned)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,17 +30,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.command(options))
     except ConfigurationError as error:
-        return _complain(said(error, str(error)), MISUSED)
+        return _complain(_COMPLAINTS.said(error, str(error)), MISUSED)
     except BrokerError as error:
-        return _complain(said(error, told(error)), FAILED)
+        return _complain(_COMPLAINTS.said(error, told(error)), FAILED)
     except RelayError as error:
-        return _complain(said(error, str(error)), FAILED)
+        return _complain(_COMPLAINTS.said(error, str(error)), FAILED)
     except psycopg.Error as error:
-        return _complain(said(error, _of_database(error)), FAILED)
+        return _complain(_COMPLAINTS.said(error, _of_database(error)), FAILED)
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # what nobody foresaw must not pass the user's hook by
-        if (trace := unforeseen(error)) is None:
+        if (trace := _COMPLAINTS.unforeseen(error)) is None:
             raise
         return _complain(trace, FAILED)
 

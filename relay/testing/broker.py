@@ -154,7 +154,7 @@ class MemoryBroker:
             for message in messages:
                 try:
                     found = is_poison(_relayed(topic, "", message))
-                except Exception as error:
+                except Exception as error:  # the predicate is the test's own
                     self.fault = error
                     raise
                 if found:

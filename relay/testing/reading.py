@@ -57,7 +57,7 @@ def _naming(schema: str) -> Iterator[None]:
     """Say of a database that it has no outbox there, whichever library tells it."""
     try:
         yield
-    except Exception as error:
+    except Exception as error:  # of whichever library the connection is
         fault = fault_of(error)
         if fault is None or fault.sqlstate != _UNDEFINED_TABLE:
             raise
