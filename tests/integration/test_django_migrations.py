@@ -400,8 +400,8 @@ def test_two_processes_migrate_at_once(
     project: Project, connection: psycopg.Connection[Any], migrated: psycopg.Connection[Any]
 ) -> None:
     """Each step is taken by one of them; the other finds it done."""
-    # Django's own table, which two that make it at once do not share.
-    project.said("migrate", "outbox", "zero")
+    # With it Django makes its own table, which two that make it at once do not share.
+    project.said("migrate", "outbox", "0001")
     started = []
     try:
         with held_migrations(project.database, waiting=2):
