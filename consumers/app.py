@@ -13,8 +13,19 @@ from consumers.classification import Classification
 from consumers.dedup.protocol import Mode
 from consumers.errors import ConfigurationError
 from consumers.events import ConsumerStarted
-from consumers.handlers import Function, Handler, Handlers, Upcaster, checked_pattern, registered_version, shape
-from consumers.retry import Exponential, RetryPolicy
+from consumers.handlers import (
+    DEFAULTS,
+    INBOX_DEFAULTS,
+    Defaults,
+    Function,
+    Handler,
+    Handlers,
+    Upcaster,
+    checked_pattern,
+    registered_version,
+    shape,
+)
+from consumers.retry import RetryPolicy
 from relay.kernel.observe import Observe, to_all
 
 if TYPE_CHECKING:
@@ -40,11 +51,15 @@ class Consumer:
         name: Under which events are remembered as processed. Keep it for the consumer's life: under another name all
             events are new.
         subscription: Where deliveries come from. Default: the name.
-        dedup: `claim` (Redis, in two phases), `mark` (Redis, before the effect, at most once) or `none`.
+        dedup: `claim` (Redis, in two phases), `mark` (Redis, before the effect, at most once), `inbox` (Postgres: kept
+            there before it is acted on, and the only one with effects exactly once) or `none`.
         concurrency: Handlers that run at once, in this process; and of each handler, unless it says otherwise.
-        timeout: How long an asynchronous handler may take before it is cancelled and its event comes again. Default
-            45 seconds; None is without an end. A plain function in a thread cannot be cancelled, and is only told of.
-        retry: When an event comes again after a failure, and when no more. Default: after 5 s doubling to 120 s.
+            Default: 50; with an inbox INBOX_CONCURRENCY, which is 10.
+        timeout: How long an asynchronous handler may take before it is cancelled and its event comes again. Default:
+            45 seconds, with an inbox three quarters of INBOX_LEASE_MS; None is without an end. A plain function in a
+            thread cannot be cancelled, and is only told of.
+        retry: When an event comes again after a failure, and when no more. Default: after 5 s doubling to 120 s, ten
+            attempts; with an inbox INBOX_RETRY_… and INBOX_MAX_ATTEMPTS, which is 3.
         classification: Which errors may pass. Default: all, but what says otherwise of itself.
         dead_letter_topic: Where events go that failed for good. Default: the subscription's name with
             `-dead-letters` behind it.
@@ -57,9 +72,9 @@ class Consumer:
         name: str,
         *,
         subscription: str | None = None,
-        dedup: Literal["mark", "claim", "none"] = "claim",
-        concurrency: int = 50,
-        timeout: duration.Duration | None = "45s",
+        dedup: Literal["mark", "claim", "inbox", "none"] = "claim",
+        concurrency: int | None = None,
+        timeout: duration.Duration | object | None = _UNSET,
         retry: RetryPolicy | None = None,
         classification: Classification | None = None,
         dead_letter_topic: str | None = None,
@@ -69,11 +84,21 @@ class Consumer:
         self.subscription = subscription or name
         self.dead_letter_topic = dead_letter_topic or f"{self.subscription.rpartition('/')[2]}-dead-letters"
         self.dedup = _mode(dedup)
-        self.concurrency = _checked_concurrency(concurrency)
+        standard = INBOX_DEFAULTS if self.dedup is Mode.INBOX else DEFAULTS
+        self._left_open = frozenset(
+            name
+            for name, is_open in (
+                ("concurrency", concurrency is None),
+                ("timeout", timeout is _UNSET),
+                ("retry", retry is None),
+            )
+            if is_open
+        )
+        self.concurrency = standard.concurrency if concurrency is None else _checked_concurrency(concurrency)
         self.lifespan = lifespan
         self.handlers = Handlers()
-        self._timeout = _checked_timeout(timeout)
-        self._retry = retry or Exponential()
+        self._timeout = standard.timeout if timeout is _UNSET else _checked_timeout(timeout)
+        self._retry = retry or standard.retry
         self._classification = classification or Classification()
 
     def __repr__(self) -> str:
@@ -124,6 +149,10 @@ class Consumer:
             return function
 
         return register
+
+    def concurrency_under(self, defaults: Defaults) -> int:
+        """How many handlers run at once, in a process that has these defaults."""
+        return defaults.concurrency if "concurrency" in self._left_open else self.concurrency
 
     def fallback(self, function: _Handler) -> _Handler:
         """Register the handler of all events that no other handler is for."""
@@ -194,6 +223,11 @@ class Consumer:
         classification: Classification | None = None,
     ) -> Handler:
         in_thread, with_context = shape(function)
+        said = {
+            name
+            for name, is_said in (("concurrency", concurrency), ("timeout", timeout is not _UNSET), ("retry", retry))
+            if is_said
+        }
         return Handler(
             function=function,
             pattern=pattern,
@@ -205,6 +239,7 @@ class Consumer:
             classification=classification or self._classification,
             in_thread=in_thread,
             with_context=with_context,
+            left_open=self._left_open - said,
         )
 
 

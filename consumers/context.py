@@ -1,8 +1,8 @@
 """What a handler receives beside its event."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
@@ -12,6 +12,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from consumers import duration
+from consumers.dedup.protocol import Begun, Effects
 from consumers.duration import Duration
 from consumers.errors import UsageError
 from consumers.outcome import Defer
@@ -38,6 +39,7 @@ class Surroundings:
     """Takes an event type and seconds."""
     stopping: Callable[[], bool]
     locks: Locks | None = None
+    effects: Effects | None = None
     state: Any = None
     wall: Callable[[], datetime] = lambda: datetime.now(UTC)
 
@@ -45,10 +47,11 @@ class Surroundings:
 class Context:
     """One attempt at one event. Safe to use from the thread of a plain function."""
 
-    __slots__ = ("_around", "_deferred", "attempt", "event")
+    __slots__ = ("_around", "_begun", "_deferred", "attempt", "event")
 
-    def __init__(self, around: Surroundings, event: Received[Any], attempt: int) -> None:
+    def __init__(self, around: Surroundings, event: Received[Any], attempt: int, begun: Begun | None = None) -> None:
         self._around = around
+        self._begun = begun
         self._deferred: Defer | None = None
         self.event = event
         self.attempt = attempt
@@ -109,6 +112,34 @@ class Context:
         around = self._around
         around.loop.call_soon_threadsafe(around.throttle, self.event.event_type, seconds)
 
+    def transaction(self) -> "Transaction":
+        """A transaction in the inbox's database, for effects that are there exactly once.
+
+        `async with ctx.transaction() as connection:` gives an asynchronous connection of psycopg; a plain function
+        writes `with` and gets a synchronous one. It completes nothing by itself: call `ctx.complete(connection)` in it.
+        """
+        return Transaction(self._effects("ctx.transaction()"), self._around.loop)
+
+    def complete(self, connection: Any, result: Any = None) -> Awaitable[None]:
+        """Complete this event in the connection's open transaction: committed with the effect, or not at all.
+
+        Takes the connections and sessions that `emit` takes: psycopg, psycopg2, asyncpg, SQLAlchemy, Django. Await it
+        where the connection is asynchronous. Write it behind the effects and commit soon: the lease is renewed no
+        longer, and what the handler answers afterwards is ignored. Raises idempotency.LeaseLostError where
+        somebody else has the event by now; let it pass, so that the transaction is rolled back.
+        """
+        effects = self._effects("ctx.complete(…)")
+        assert self._begun is not None  # noqa: S101 -- whoever has effects has begun
+        return effects.complete(self._begun, connection, result)
+
+    def _effects(self, what: str) -> Effects:
+        if self._around.effects is None:
+            raise UsageError(
+                f"{what} needs deliveries that are kept in Postgres, and consumer {self.consumer!r} has none: choose "
+                "dedup='inbox'"
+            )
+        return self._around.effects
+
     def lock(self, name: str, *, wait: Duration = _LONGEST_WAIT) -> "Lock":
         """Hold a lock by this name, across processes and consumers, while the block runs.
 
@@ -141,6 +172,41 @@ class Context:
         return max(delay, timedelta(0))
 
 
+class Transaction:
+    """One transaction, for `async with`, or for `with` in a handler's thread."""
+
+    def __init__(self, effects: Effects, loop: asyncio.AbstractEventLoop) -> None:
+        self._effects = effects
+        self._loop = loop
+        self._open: AbstractAsyncContextManager[Any] | None = None
+        self._open_in_thread: AbstractContextManager[Any] | None = None
+
+    async def __aenter__(self) -> Any:
+        """Begin, on an asynchronous connection."""
+        self._open = self._effects.transaction()
+        return await self._open.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, step: TracebackType | None
+    ) -> bool | None:
+        """Commit, or roll back where an error comes by."""
+        assert self._open is not None  # noqa: S101 -- entered
+        return await self._open.__aexit__(kind, error, step)
+
+    def __enter__(self) -> Any:
+        """Begin, on a synchronous connection."""
+        refuse_in_loop(self._loop, "ctx.transaction()")
+        self._open_in_thread = self._effects.transaction_in_thread()
+        return self._open_in_thread.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, step: TracebackType | None
+    ) -> bool | None:
+        """Commit, or roll back where an error comes by."""
+        assert self._open_in_thread is not None  # noqa: S101 -- entered
+        return self._open_in_thread.__exit__(kind, error, step)
+
+
 class Lock:
     """A named lock, for `async with`, or for `with` in a handler's thread."""
 
@@ -161,7 +227,7 @@ class Lock:
 
     def __enter__(self) -> Self:
         """Wait for the lock, in a thread."""
-        self._elsewhere()
+        refuse_in_loop(self._loop, "ctx.lock(…)")
         asyncio.run_coroutine_threadsafe(self.__aenter__(), self._loop).result()
         return self
 
@@ -174,10 +240,12 @@ class Lock:
             raise lost
         return swallowed
 
-    def _elsewhere(self) -> None:
-        try:
-            running = asyncio.get_running_loop()
-        except RuntimeError:
-            return
-        if running is self._loop:
-            raise UsageError("with ctx.lock(…) would block every other handler; write: async with ctx.lock(…)")
+
+def refuse_in_loop(loop: asyncio.AbstractEventLoop, what: str) -> None:
+    """Raise UsageError where the caller would block the event loop."""
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    if running is loop:
+        raise UsageError(f"with {what} would block every other handler; write: async with {what}")

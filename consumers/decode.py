@@ -53,6 +53,7 @@ def decode(delivery: Delivery) -> Received[Any] | Undecodable:
         created_at=moment(attributes.get("created_at")),
         ordering_key=delivery.ordering_key,
         message_id=delivery.message_id,
+        recipient=delivery.recipient,
         attributes=attributes,
     )
 

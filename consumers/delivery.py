@@ -16,5 +16,11 @@ class Delivery:
     """By the broker's clock, in seconds since 1970; 0 where it is not known."""
     attempt: int = 0
     """What the broker counted, from 1; 0 where it does not count."""
+    recipient: str = ""
+    """Whom it is for, of those to whom an event was fanned out."""
+    lane: str = ""
+    """What is worked on one at a time, where the source knows better than its ordering key."""
+    first_attempt_at: float = 0.0
+    """In seconds since 1970; 0 where the source does not know."""
     handle: Any = field(default=None, repr=False)
     """The source's own."""

@@ -197,6 +197,8 @@ class OutcomeIgnored:
     consumer: str
     subject: Subject
     answer: str
+    completed: bool = False
+    """Because its own transaction had completed the event; otherwise because its lease was lost."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ other). The first of each lane is ready, and waits in the line of its handler un
 that failed rests at the head of its lane, which waits behind it.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 
@@ -27,6 +28,11 @@ class Line:
         self.paused: dict[str, float] = {}
         """Until when which event types begin nothing, by the process's clock."""
 
+    @property
+    def active(self) -> int:
+        """Deliveries that run, or that nothing but a permit keeps from it."""
+        return self.running + len(self.ready)
+
 
 class Flow:
     """All deliveries that wait, run or rest in this process. Knows no handler's work and no source."""
@@ -47,6 +53,13 @@ class Flow:
         self._running: set[Job] = set()
         self._paused_until = 0.0
         self._closed = False
+        self.freed = asyncio.Event()
+        """Set whenever there may be room for more."""
+
+    @property
+    def active(self) -> int:
+        """Deliveries that run or are ready."""
+        return sum(line.active for line in self._lines)
 
     @property
     def resting(self) -> int:
@@ -169,6 +182,7 @@ class Flow:
     def _stop_running(self, job: Job) -> None:
         self._running.discard(job)
         job.line.running -= 1
+        self.freed.set()
         if job.line.ready:
             self._wake()
 
@@ -191,6 +205,7 @@ class Flow:
         self._wake_all()
 
     def _wake_all(self) -> None:
+        self.freed.set()
         for line in self._lines:
             for _ in range(min(len(line.ready), line.limit - line.running)):
                 self._wake()

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from consumers.classification import Classification
 from consumers.errors import ConfigurationError
-from consumers.retry import RetryPolicy
+from consumers.retry import Exponential, RetryPolicy
 from relay.patterns import pattern_fault
 
 Function = Callable[..., Any]
@@ -19,6 +19,19 @@ Upcaster = Callable[[Any], Any]
 ANY: Final = "any"
 # What is remembered of event types; services have tens of them, only a mistake has more than this.
 _REMEMBERED = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """How a handler is run that says nothing of it."""
+
+    concurrency: int
+    timeout: timedelta | None
+    retry: RetryPolicy
+
+
+DEFAULTS: Final = Defaults(concurrency=50, timeout=timedelta(seconds=45), retry=Exponential())
+INBOX_DEFAULTS: Final = Defaults(concurrency=10, timeout=timedelta(seconds=45), retry=Exponential(max_attempts=3))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -36,11 +49,18 @@ class Handler:
     classification: Classification
     in_thread: bool
     with_context: bool
+    left_open: frozenset[str] = frozenset()
+    """Of `Defaults`, what its author has left to the process that runs it."""
 
     @property
     def name(self) -> str:
         """How logs call it."""
         return getattr(self.function, "__qualname__", None) or type(self.function).__qualname__
+
+    def under(self, defaults: Defaults) -> "Handler":
+        """The same with what the process has for all that was left open."""
+        found: Handler = replace(self, **{name: getattr(defaults, name) for name in self.left_open})
+        return found
 
     def call(self, event: Any, context: Any) -> Any:
         """Call the function with as many arguments as it takes; an asynchronous one answers with an awaitable."""
@@ -97,10 +117,15 @@ class Handlers:
 
     def wrapped(self, wrap: Callable[[Handler], Function]) -> "Handlers":
         """The same handlers for the same events, each with a function of (event, context) around its own."""
+        return self._changed(
+            lambda handler: replace(handler, function=wraps(handler.function)(wrap(handler)), with_context=True)
+        )
 
-        def changed(handler: Handler) -> Handler:
-            return replace(handler, function=wraps(handler.function)(wrap(handler)), with_context=True)
+    def under(self, defaults: Defaults) -> "Handlers":
+        """The same handlers for the same events, with what the process has for all that was left open."""
+        return self._changed(lambda handler: handler.under(defaults))
 
+    def _changed(self, changed: Callable[[Handler], Handler]) -> "Handlers":
         return Handlers(
             {each: {version: changed(of) for version, of in found.items()} for each, found in self._exact.items()},
             {each: changed(handler) for each, handler in self._beginnings.items()},
@@ -158,6 +183,16 @@ class Handlers:
                     f"the upcaster of {event_type!r} from version {version} leads to no handler; "
                     f"register one with @consumer.on({event_type!r}, version={version + 1})"
                 )
+
+    def of_type(self, event_type: str) -> list[Handler]:
+        """The handlers of a type, whichever version they are for."""
+        if versions := self._exact.get(event_type):
+            return list(versions.values())
+        match self._less_specific(event_type):
+            case Meant(handler):
+                return [handler]
+            case _:
+                return []
 
     def resolve(self, event_type: str, version: int) -> Resolution:
         """Find what an event of this type and version is for."""

@@ -78,7 +78,7 @@ class Handling:
             raise
         except BaseException as error:  # noqa: BLE001 -- the user's own code, judged as a handler's error is
             return self._judge(handler, error), error
-        return await self._call(job, handler, Context(self._around, event, begun.attempt))
+        return await self._call(job, handler, Context(self._around, event, begun.attempt, begun))
 
     async def _call(
         self, job: Job, handler: Handler, context: Context
@@ -223,6 +223,7 @@ def _with_data(event: Received[Any], data: Any) -> Received[Any]:
         created_at=event.created_at,
         ordering_key=event.ordering_key,
         message_id=event.message_id,
+        recipient=event.recipient,
         attributes=event.attributes,
     )
 

@@ -57,7 +57,7 @@ class Job:
     @property
     def lane(self) -> "str | UUID":
         """What is worked on one at a time: its ordering key, or else the event itself."""
-        return self.delivery.ordering_key or self.subject.event_id or self.delivery.message_id
+        return self.delivery.lane or self.delivery.ordering_key or self.subject.event_id or self.delivery.message_id
 
     def cancel(self, reason: Cancelled) -> bool:
         """Cut an asynchronous handler short. False where none runs: what it says is looked at when it has ended."""

@@ -189,8 +189,12 @@ class LogLines:
                     "outcome_ignored",
                     **about,
                     answer=event.answer,
-                    consequence="the lease was lost before the handler answered: somebody else may have acted as well",
-                    remedy=of_delivery(Fate.LEASE_LOST, "", event.consumer),
+                    consequence="ctx.complete had completed the event, which stays completed"
+                    if event.completed
+                    else "the lease was lost before the handler answered: somebody else may have acted as well",
+                    remedy="let nothing of the effect come after ctx.complete"
+                    if event.completed
+                    else of_delivery(Fate.LEASE_LOST, "", event.consumer),
                 )
             case PipelineFault():
                 self._lines.write(

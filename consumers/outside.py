@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from consumers.clock import Clock, SystemClock
 from consumers.context import Locks
 from consumers.dead_letters import DeadLetters
-from consumers.dedup.protocol import Dedup
+from consumers.dedup.protocol import Dedup, Effects
+from consumers.handlers import Defaults
 from consumers.sources.source import Source
 from relay.kernel.backoff import Jitter, uniform
 from relay.kernel.observe import Observe
@@ -20,6 +21,10 @@ class Outside:
     dead_letters: DeadLetters
     observe: Observe
     locks: Locks | None = None
+    effects: Effects | None = None
+    """Where handlers can complete an event in a transaction of their own."""
+    defaults: Defaults | None = None
+    """What handlers have that say nothing of it; None leaves what their consumer was built with."""
     most_resting: int = 500
     outlived: bool = False
     """Whether the process goes on when the consumer has ended: a service."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from consumers.clock import Clock
 from consumers.dead_letters import DeadLetters
-from consumers.dedup.protocol import Begun, Dedup
+from consumers.dedup.protocol import Begun, Dedup, Effects
 from consumers.flow import Flow
 from consumers.gate import Gate
 from consumers.handling import Handling
@@ -22,6 +22,7 @@ class Parts:
     consumer: str
     source: Source
     dedup: Dedup
+    effects: Effects | None
     dead_letters: DeadLetters
     flow: Flow
     gate: Gate

@@ -16,15 +16,19 @@ the dead-letter topic is away                  held, uncounted; not acknowledged
 the process stops                              an asynchronous handler is cancelled and released uncounted
 a thread's handler is late                     waited for: its lease is kept until it returns
 the lease is lost                              the handler is cancelled; it answers in vain if others have the event
+its own transaction completed the event        nothing more is written; what the handler says besides is ignored
+
+What comes out of the inbox takes the same road. What failed or rests is a row there: nothing goes to the dead-letter
+topic, and nothing rests in this process.
 """
 
 import asyncio
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final, assert_never
+from datetime import UTC, datetime
+from typing import Final, assert_never
 
-from consumers.dead_letters import BURIED, REPLAYED_FOR, attributes_of
-from consumers.dedup.protocol import AlreadyDone, Begun, InProgress, Mode, UnkeepableError
+from consumers.dead_letters import REPLAYED_FOR, attributes_of
+from consumers.dedup.protocol import AlreadyDone, Begun, End, InProgress, Mode, UnkeepableError
 from consumers.duration import read
 from consumers.events import (
     CompletionUnwritten,
@@ -44,6 +48,7 @@ from relay.errors import BrokerError
 # Whoever acts on an event elsewhere may end long before its lease does: we look again after so many seconds, doubling.
 _FIRST_LOOK: Final = 0.25
 _DEAD_LETTER_PAUSE: Final = 10.0
+_UNCOMMITTED: Final = "the transaction that completed the event was not committed when its handler returned"
 
 
 class Pipeline:
@@ -68,11 +73,11 @@ class Pipeline:
         if isinstance(subject, Undecodable):
             await self._bury(job, None, job.verdict or Invalid(subject.reason, subject.code), None)
             return
-        if job.line.handler is None:
+        if job.line.handler is None and not self._parts.dedup.durable:
             await self._finish(job, Fate.UNHANDLED)
             return
         try:
-            answer = await self._parts.dedup.begin(subject, job.delivery.attempt)
+            answer = await self._parts.dedup.begin(subject, job.delivery)
         except StoreUnavailableError as error:
             self._hold(job, self._parts.gate.failed(error), error)
             return
@@ -105,6 +110,10 @@ class Pipeline:
         if job.verdict is not None:
             await self._bury(job, begun, job.verdict, None)
             return
+        if job.line.handler is None:
+            # It was stored for a handler that there was, or is elsewhere; and has been left to that one for long enough.
+            await self._bury(job, begun, Dead("no handler is for events of this type", "UNKNOWN_EVENT_TYPE"), None)
+            return
         if self._has_killed(job, begun):
             job.attempts = begun.attempt - 1
             reason = f"begun {job.attempts} times, and ended by no word of its handler: the process died"
@@ -115,15 +124,21 @@ class Pipeline:
 
     async def _settle(self, job: Job, begun: Begun, outcome: Outcome | Cancelled, error: BaseException | None) -> None:
         seconds = self._parts.clock.monotonic() - job.since
+        if begun.completed:
+            left = await self._confirmed(job, begun, outcome)
+            if left is None:
+                await self._finish(job, Fate.DONE, begun, seconds)
+                return
+            outcome = left
         match outcome:
-            case Done(result):
-                await self._complete(job, begun, result, Fate.DONE, seconds)
+            case Done():
+                await self._complete(job, begun, outcome, Fate.DONE, seconds)
             case Skip(reason):
-                await self._complete(job, begun, None, Fate.SKIPPED, seconds, reason=reason)
+                await self._complete(job, begun, outcome, Fate.SKIPPED, seconds, reason=reason)
             case Retry():
                 await self._retry(job, begun, outcome, error, seconds)
-            case Defer(delay):
-                await self._defer(job, begun, read(delay), seconds)
+            case Defer():
+                await self._defer(job, begun, outcome, seconds)
             case Dead() | Invalid():
                 await self._bury(job, begun, outcome, error, seconds)
             case Cancelled.SHUTDOWN:
@@ -135,11 +150,33 @@ class Pipeline:
             case _:
                 assert_never(outcome)
 
+    async def _confirmed(self, job: Job, begun: Begun, outcome: Outcome | Cancelled) -> Outcome | Cancelled | None:
+        """None where the handler's own transaction has completed the event; else what is to become of it."""
+        parts = self._parts
+        assert parts.effects is not None  # noqa: S101 -- it has said that it completes
+        while True:
+            try:
+                completed = await parts.effects.confirm(begun)
+            except StoreUnavailableError as error:
+                pause = parts.gate.failed(error)
+                if self._giving_up.is_set():
+                    parts.dedup.abandon(begun)
+                    return None
+                await parts.clock.wait(self._giving_up, pause)
+            else:
+                parts.gate.worked()
+                break
+        if not completed:
+            return Retry(_UNCOMMITTED, "UNCOMMITTED") if isinstance(outcome, Done) else outcome
+        if not isinstance(outcome, Done):
+            parts.observe(OutcomeIgnored(parts.consumer, job.subject, type(outcome).__name__, completed=True))
+        return None
+
     def _has_killed(self, job: Job, begun: Begun) -> bool:
         """Whether all attempts are used although no handler has failed the last one: its processes died."""
         handler = job.line.handler
         most = UNLIMITED if handler is None else handler.retry.max_attempts
-        return self._parts.dedup.mode is Mode.CLAIM and most != UNLIMITED and begun.attempt > most
+        return self._parts.dedup.mode in (Mode.CLAIM, Mode.INBOX) and most != UNLIMITED and begun.attempt > most
 
     async def let_go(self, job: Job, pause: float) -> None:
         """After a fault of our own: give the delivery back, and the event free unless its handler was entered."""
@@ -152,27 +189,28 @@ class Pipeline:
         self._give_back(job, pause)
 
     async def _complete(  # noqa: PLR0913 -- what the log line says
-        self, job: Job, begun: Begun, result: Any, fate: Fate, seconds: float, *, reason: str = ""
+        self, job: Job, begun: Begun, end: Done | Skip, fate: Fate, seconds: float, *, reason: str = ""
     ) -> None:
         try:
-            await self._written(job, begun, result)
+            await self._written(job, begun, end)
         except LeaseLostError as error:
-            self._lose(job, begun, Done(result), seconds, error)
+            self._lose(job, begun, end, seconds, error)
             return
         await self._finish(job, fate, begun, seconds, reason=reason)
 
-    async def _written(self, job: Job, begun: Begun, result: Any) -> None:
+    async def _written(self, job: Job, begun: Begun, end: End) -> None:
         """Have the store know of the effect, however long it is away; at the end of the process, without it."""
         parts = self._parts
         while True:
             try:
-                await parts.dedup.complete(begun, result)
+                await parts.dedup.complete(begun, end)
             except UnkeepableError as error:
                 # To have the event come again would repeat the effect, and end in the same way.
+                result = end.result if isinstance(end, Done) else None
                 parts.observe(
                     ResultUnkept(parts.consumer, job.subject, type(result).__name__, error.__cause__ or error)
                 )
-                result = None
+                end = Done()
             except StoreUnavailableError as error:
                 pause = parts.gate.failed(error)
                 if self._giving_up.is_set():
@@ -192,18 +230,18 @@ class Pipeline:
         if isinstance(delay, Dead):
             await self._bury(job, begun, delay, error, seconds)
             return
-        await self._release(job, begun, counted=True, rest=delay)
+        await self._release(job, begun, outcome, counted=True, rest=delay)
         self._parts.tell(
             job, Fate.RETRIED, begun, seconds, code=outcome.code, reason=outcome.reason, again_in=delay, error=error
         )
         self._rest(job, delay)
 
-    async def _defer(self, job: Job, begun: Begun, delay: timedelta, seconds: float) -> None:
-        pause = self._parts.patience.deferred(job, max(0.0, delay.total_seconds()))
+    async def _defer(self, job: Job, begun: Begun, outcome: Defer, seconds: float) -> None:
+        pause = self._parts.patience.deferred(job, max(0.0, read(outcome.delay).total_seconds()))
         if isinstance(pause, Dead):
             await self._bury(job, begun, pause, None, seconds)
             return
-        await self._release(job, begun, counted=False, rest=pause)
+        await self._release(job, begun, outcome, counted=False, rest=pause)
         self._parts.tell(job, Fate.DEFERRED, begun, seconds, again_in=pause)
         self._rest(job, pause)
 
@@ -217,6 +255,9 @@ class Pipeline:
     ) -> None:
         """To the dead-letter topic, and only then completed and acknowledged."""
         parts = self._parts
+        if begun is not None and parts.dedup.durable:
+            await self._end(job, begun, why, error, seconds)
+            return
         attempts = job.attempts = job.attempts or (begun.attempt if begun else 0)
         attributes = attributes_of(
             job.delivery,
@@ -236,21 +277,28 @@ class Pipeline:
             job.verdict = why
             self._rest(job, pause)
             return
-        fate = Fate.DEAD if isinstance(why, Dead) else Fate.INVALID
         if begun is None:
-            fate = Fate.UNDECODABLE
+            await self._finish(job, Fate.UNDECODABLE, begun, seconds, code=why.code, reason=why.reason, error=error)
         else:
-            try:
-                await self._written(job, begun, BURIED)
-            except LeaseLostError as lost:
-                self._lose(job, begun, why, seconds, lost)
-                return
+            await self._end(job, begun, why, error, seconds)
+
+    async def _end(
+        self, job: Job, begun: Begun, why: Dead | Invalid, error: BaseException | None, seconds: float
+    ) -> None:
+        try:
+            await self._written(job, begun, why)
+        except LeaseLostError as lost:
+            self._lose(job, begun, why, seconds, lost)
+            return
+        fate = Fate.DEAD if isinstance(why, Dead) else Fate.INVALID
         await self._finish(job, fate, begun, seconds, code=why.code, reason=why.reason, error=error)
 
-    async def _release(self, job: Job, begun: Begun, *, counted: bool, rest: float) -> None:
+    async def _release(
+        self, job: Job, begun: Begun, why: Retry | Defer | None = None, *, counted: bool, rest: float
+    ) -> None:
         """Let others have it; where the store cannot be told, its lease ends by itself."""
         try:
-            await self._parts.dedup.release(begun, counted=counted, rest=rest)
+            await self._parts.dedup.release(begun, why, counted=counted, rest=rest)
         except StoreUnavailableError as error:
             self._parts.dedup.abandon(begun)
             self._parts.gate.failed(error)
@@ -295,6 +343,9 @@ class Pipeline:
         What was judged stays: elsewhere nobody knows of it, and its handler would run again.
         """
         flow = self._parts.flow
+        if self._parts.dedup.durable:
+            self._give_back(job, seconds)
+            return
         bound_to_us = bool(job.delivery.ordering_key) or job.verdict is not None
         if flow.closed or (flow.resting >= self._most_resting and not bound_to_us):
             self._give_back(job, seconds)

@@ -29,6 +29,8 @@ class Received(Generic[Data]):
     ordering_key: str = ""
     message_id: str = ""
     """The broker's name for the message. The same event published twice has two; never deduplicate by it."""
+    recipient: str = ""
+    """Whom this delivery is for, where the event was fanned out; empty for the event itself."""
     attributes: Mapping[str, str]
 
 

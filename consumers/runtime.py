@@ -29,6 +29,7 @@ from consumers.job import Cancelled, Job
 from consumers.outside import Outside
 from consumers.parts import Parts
 from consumers.patience import Patience
+from consumers.permits import Permits
 from consumers.pipeline import Pipeline
 from consumers.received import Subject, Undecodable
 from consumers.sources.source import Facts
@@ -72,6 +73,9 @@ class Runtime:
         self._gate: Gate
         self._pipeline: Pipeline
         self._lines: dict[Handler | None, Line]
+        defaults = outside.defaults
+        self._handlers = consumer.handlers if defaults is None else consumer.handlers.under(defaults)
+        self._concurrency = consumer.concurrency if defaults is None else consumer.concurrency_under(defaults)
 
     @property
     def receiving(self) -> bool:
@@ -104,7 +108,8 @@ class Runtime:
     async def _live(self, stopping: asyncio.Event, soft_timeout: float) -> tuple[str, ...]:
         async with AsyncExitStack() as stack:
             await self._open(stack)
-            intake = asyncio.create_task(self._outside.source.run(self._take))
+            permits = Permits(self._flow, self._lines_of, self._concurrency)
+            intake = asyncio.create_task(self._outside.source.run(self._take, permits))
             wishes = [asyncio.create_task(stopping.wait()), asyncio.create_task(self._hurry.wait())]
             self._receiving = True
             try:
@@ -142,7 +147,7 @@ class Runtime:
 
     async def _open(self, stack: AsyncExitStack) -> None:
         consumer, outside = self._consumer, self._outside
-        consumer.handlers.check()
+        self._handlers.check()
         stack.push_async_callback(outside.dead_letters.close)
         facts = await outside.source.open()
         stack.push_async_callback(outside.source.close, CLOSE_SECONDS)
@@ -150,7 +155,7 @@ class Runtime:
             await outside.dead_letters.open()
         except BrokerError as error:
             outside.observe(StartWarning(consumer.name, f"the dead-letter topic cannot be asked now: {error}"))
-        if facts.retention is None:
+        if facts.retention is None and not outside.dedup.durable:
             outside.observe(StartWarning(consumer.name, _RETENTION_UNKNOWN.format(facts.name)))
         stack.push_async_callback(outside.dedup.close)
         for sentence in await outside.dedup.open(self._lost, facts.retention):
@@ -164,18 +169,18 @@ class Runtime:
                 subscription=facts.name,
                 dedup=outside.dedup.mode.value,
                 dead_letter_topic=outside.dead_letters.topic,
-                event_types=consumer.handlers.patterns(),
-                concurrency=consumer.concurrency,
+                event_types=self._handlers.patterns(),
+                concurrency=self._concurrency,
             )
         )
 
     def _build(self, facts: Facts, state: Any, stack: AsyncExitStack) -> None:
         consumer, outside = self._consumer, self._outside
         clock = outside.clock
-        self._lines = {handler: Line(handler, handler.concurrency) for handler in consumer.handlers.all()}
-        self._lines[None] = Line(None, consumer.concurrency)
+        self._lines = {handler: Line(handler, handler.concurrency) for handler in self._handlers.all()}
+        self._lines[None] = Line(None, self._concurrency)
         self._flow = Flow(clock, self._lines.values(), self._wake, self._give_back)
-        self._crew = Crew(consumer.concurrency, self._flow.take, self._work, clock)
+        self._crew = Crew(self._concurrency, self._flow.take, self._work, clock)
         self._gate = Gate(
             consumer=consumer.name,
             pause=self._flow.pause,
@@ -190,6 +195,7 @@ class Runtime:
             throttle=self._throttle,
             stopping=lambda: self._stopping,
             locks=outside.locks,
+            effects=outside.effects,
             state=state,
             wall=lambda: datetime.fromtimestamp(clock.wall(), UTC),
         )
@@ -199,10 +205,11 @@ class Runtime:
             consumer=consumer.name,
             source=outside.source,
             dedup=outside.dedup,
+            effects=outside.effects,
             dead_letters=outside.dead_letters,
             flow=self._flow,
             gate=self._gate,
-            handling=Handling(consumer.handlers, around, threads, outside.observe, clock),
+            handling=Handling(self._handlers, around, threads, outside.observe, clock),
             patience=Patience(facts.retention, clock, outside.jitter),
             observe=self._observe,
             tell=Tell(consumer.name, self._observe, clock),
@@ -215,7 +222,13 @@ class Runtime:
         for delivery in deliveries:
             try:
                 subject = decode(delivery)
-                job = Job(delivery, subject, self._line_of(subject), seen_at=self._outside.clock.wall())
+                job = Job(
+                    delivery,
+                    subject,
+                    self._line_of(subject),
+                    first_attempt_at=delivery.first_attempt_at,
+                    seen_at=self._outside.clock.wall(),
+                )
             except Exception as error:  # noqa: BLE001 -- a bug of ours must not end the consumer, again at each start
                 unread = undecodable(delivery, "it was not read")
                 self._outside.observe(PipelineFault(self._consumer.name, unread, error, _FAULT_PAUSE))
@@ -226,11 +239,14 @@ class Runtime:
     def _line_of(self, subject: Subject) -> Line:
         if isinstance(subject, Undecodable):
             return self._lines[None]
-        match self._consumer.handlers.resolve(subject.event_type, subject.version):
+        match self._handlers.resolve(subject.event_type, subject.version):
             case Meant(handler) | TooNew(handler) | TooOld(handler):
                 return self._lines[handler]
             case Unhandled():
                 return self._lines[None]
+
+    def _lines_of(self, event_type: str) -> list[Line]:
+        return [self._lines[handler] for handler in self._handlers.of_type(event_type)] or [self._lines[None]]
 
     async def _work(self, job: Job) -> None:
         try:

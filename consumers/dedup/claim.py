@@ -1,7 +1,5 @@
 """A claim before the effect, the completion behind it: what Redis can do for acting once."""
 
-import asyncio
-import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -9,19 +7,22 @@ from uuid import UUID
 
 from pydantic import TypeAdapter
 
-from consumers.dedup.protocol import AlreadyDone, Begun, InProgress, Mode, OnLost, UnkeepableError
+from consumers.dead_letters import BURIED
+from consumers.dedup.keeper import LOST, Keeper, Renewed
+from consumers.dedup.protocol import AlreadyDone, Begun, End, InProgress, Mode, OnLost, UnkeepableError
 from consumers.dedup.tokens import Tokens
+from consumers.delivery import Delivery
 from consumers.gather import Gather
+from consumers.outcome import Dead, Defer, Done, Invalid, Retry, Skip
 from consumers.received import Received
-from idempotency import Claimed, Done, LeaseLostError, Store, StoreUnavailableError
+from idempotency import Claimed, LeaseLostError, Store, StoreUnavailableError
+from idempotency import Done as Known
 from idempotency import InProgress as Held
 from relay.kernel.clock import Clock, SystemClock
 
-_LOG = logging.getLogger(__name__)
 _RESULT: TypeAdapter[Any] = TypeAdapter(Any)
 # A lease is renewed so many times in its length: three failures in a row do not lose it.
 _RENEWALS = 4
-_SHORTEST_LOOK = 0.05
 
 
 class ClaimDedup:
@@ -32,14 +33,16 @@ class ClaimDedup:
     """
 
     mode = Mode.CLAIM
+    durable = False
 
     def __init__(self, store: Store, consumer: str, clock: Clock | None = None) -> None:
         self._store = store
-        self._clock = clock or SystemClock()
-        self._on_lost: OnLost = lambda _: None
-        self._held: set[Begun] = set()
-        self._keeper: asyncio.Task[None] | None = None
-        self._never = asyncio.Event()
+        self._keeper = Keeper(
+            self._renew,
+            clock or SystemClock(),
+            every=store.settings.lease.total_seconds() / _RENEWALS,
+            now=store.clock,
+        )
         self._consumer = consumer
         self._tokens = Tokens()
         self._claims: Gather[tuple[UUID, str], Any] = Gather(self._claim_many)
@@ -47,12 +50,11 @@ class ClaimDedup:
 
     async def open(self, on_lost: OnLost, retention: timedelta | None) -> list[str]:
         """Begin to keep what is claimed."""
-        self._on_lost = on_lost
         warnings = await self._store.examine(retention)
-        self._keeper = asyncio.create_task(self._keep())
+        self._keeper.start(on_lost)
         return warnings
 
-    async def begin(self, event: Received[Any], delivery_attempt: int) -> Begun | AlreadyDone | InProgress:  # noqa: ARG002 -- the store counts
+    async def begin(self, event: Received[Any], delivery: Delivery) -> Begun | AlreadyDone | InProgress:  # noqa: ARG002 -- the store counts
         """Claim it, unless it is done or somebody else's."""
         match await self._tokens.ask(event.event_id, self._claims.ask):
             case Claimed() as claim:
@@ -61,32 +63,35 @@ class ClaimDedup:
                     await self._store.release(claim, counted=False)
                     return InProgress(0.0)
                 begun = Begun(event, claim.attempt, claim)
-                self._held.add(begun)
+                self._keeper.keep(begun, claim.deadline)
                 return begun
             case Held(retry_after):
                 return InProgress(retry_after.total_seconds())
-            case Done():
+            case Known():
                 return AlreadyDone()
             case other:
                 raise TypeError(f"the store answered {other!r}")
 
-    async def complete(self, begun: Begun, result: Any = None) -> None:
+    async def complete(self, begun: Begun, end: End) -> None:
         """Have it known as done, with the result."""
-        try:
-            kept = None if result is None else _RESULT.dump_json(result)
-        except Exception as error:
-            raise UnkeepableError from error
-        await self._completions.ask((begun.token, kept))
-        self._held.discard(begun)
+        await self._completions.ask((begun.token, _kept(end)))
+        self._keeper.drop(begun)
 
-    async def release(self, begun: Begun, *, counted: bool, rest: float = 0.0) -> None:
+    async def release(
+        self,
+        begun: Begun,
+        why: Retry | Defer | None = None,  # noqa: ARG002 -- a claim has no room for it
+        *,
+        counted: bool,
+        rest: float = 0.0,
+    ) -> None:
         """Give the claim back."""
-        self._held.discard(begun)
+        self._keeper.drop(begun)
         await self._store.release(begun.token, counted=counted, rest=timedelta(seconds=rest))
 
     def abandon(self, begun: Begun) -> None:
         """Renew it no longer."""
-        self._held.discard(begun)
+        self._keeper.drop(begun)
 
     def give_up(self) -> None:
         """Fail what is being asked now, and what is asked from now on only once."""
@@ -96,9 +101,7 @@ class ClaimDedup:
 
     async def close(self) -> None:
         """Renew nothing any longer."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.wait([self._keeper])
+        await self._keeper.close()
 
     async def _claim_many(self, asked: Sequence[tuple[UUID, str]]) -> Sequence[Any]:
         tokens = [token for _, token in asked]
@@ -107,48 +110,32 @@ class ClaimDedup:
     async def _complete_many(self, done: Sequence[tuple[Claimed, Any]]) -> Sequence[Any]:
         return await self._store.complete_many([claim for claim, _ in done], [result for _, result in done])
 
-    async def _keep(self) -> None:
-        """Renew all leases at their time, and say of each in time that it has ended, whatever the store does."""
-        pause = self._store.settings.lease.total_seconds() / _RENEWALS
-        renewal: asyncio.Task[None] | None = None
-        due = self._store.clock() + pause
-        try:
-            while True:
-                now = self._store.clock()
-                if renewal is not None and renewal.done() and (surprise := renewal.exception()) is not None:
-                    _LOG.error("leases were not renewed, and are again in a moment", exc_info=surprise)
-                    renewal = None
-                if now >= due and (renewal is None or renewal.done()):
-                    renewal, due = asyncio.create_task(self._renew(list(self._held))), now + pause
-                self._lose_what_ended(now)
-                earliest = min((begun.token.deadline for begun in self._held), default=due)
-                await self._clock.wait(
-                    self._never, max(_SHORTEST_LOOK, min(max(due, now + _SHORTEST_LOOK), earliest) - now)
-                )
-        finally:
-            if renewal is not None:
-                renewal.cancel()
-                await asyncio.gather(renewal, return_exceptions=True)
-
-    def _lose_what_ended(self, now: float) -> None:
-        for begun in [begun for begun in self._held if not begun.token.is_held(now)]:
-            self._lose(begun)
-
-    async def _renew(self, held: Sequence[Begun]) -> None:
-        if not held:
-            return
+    async def _renew(self, held: Sequence[Begun]) -> Sequence[Renewed]:
         answers = await self._store.renew_many([begun.token for begun in held])
-        for begun, answer in zip(held, answers, strict=True):
-            match answer:
-                case _ if begun not in self._held:
-                    pass
-                case Claimed():
-                    begun.token = answer
-                case LeaseLostError():
-                    self._lose(begun)
-                case _:
-                    pass  # asked again, until its lease ends
+        return [_renewed(begun, answer) for begun, answer in zip(held, answers, strict=True)]
 
-    def _lose(self, begun: Begun) -> None:
-        self._held.discard(begun)
-        self._on_lost(begun)
+
+def _renewed(begun: Begun, answer: object) -> Renewed:
+    match answer:
+        case Claimed():
+            begun.token = answer
+            return answer.deadline
+        case LeaseLostError():
+            return LOST
+        case _:
+            return None
+
+
+def _kept(end: End) -> bytes | None:
+    """What is kept of the end. Raises UnkeepableError where the result is no JSON."""
+    match end:
+        case Done(None) | Skip():
+            return None
+        case Done(result):
+            kept = result
+        case Dead() | Invalid():
+            kept = BURIED
+    try:
+        return _RESULT.dump_json(kept)
+    except Exception as error:
+        raise UnkeepableError from error

@@ -8,9 +8,11 @@ from uuid import UUID
 
 from consumers.attempts import Attempts
 from consumers.dead_letters import BURIED
-from consumers.dedup.protocol import AlreadyDone, Begun, InProgress, Mode, OnLost
+from consumers.dedup.protocol import AlreadyDone, Begun, End, InProgress, Mode, OnLost
 from consumers.dedup.tokens import Tokens
+from consumers.delivery import Delivery
 from consumers.gather import Gather
+from consumers.outcome import Dead, Defer, Invalid, Retry
 from consumers.received import Received
 from idempotency import Claimed, Done, Marked, Store, StoreUnavailableError
 from idempotency import InProgress as Held
@@ -25,6 +27,7 @@ class MarkDedup:
     """
 
     mode = Mode.MARK
+    durable = False
 
     def __init__(self, store: Store, consumer: str) -> None:
         self._store = store
@@ -40,11 +43,11 @@ class MarkDedup:
         except StoreUnavailableError as error:
             return [f"the store cannot be asked now, and nothing is begun until it can: {error}"]
 
-    async def begin(self, event: Received[Any], delivery_attempt: int) -> Begun | AlreadyDone | InProgress:
+    async def begin(self, event: Received[Any], delivery: Delivery) -> Begun | AlreadyDone | InProgress:
         """Mark it, unless it is marked."""
         match await self._tokens.ask(event.event_id, self._marks.ask):
             case Marked() as mark:
-                return Begun(event, self._attempts.begin(event.event_id, delivery_attempt), mark)
+                return Begun(event, self._attempts.begin(event.event_id, delivery.attempt), mark)
             case Held(retry_after):
                 return InProgress(retry_after.total_seconds())
             case Done():
@@ -52,13 +55,20 @@ class MarkDedup:
             case other:
                 raise TypeError(f"the store answered {other!r}")
 
-    async def complete(self, begun: Begun, result: Any = None) -> None:
+    async def complete(self, begun: Begun, end: End) -> None:
         """It is marked already, without a result; but of a dead letter the mark says so."""
-        if result == BURIED:
+        if isinstance(end, Dead | Invalid):
             await self._bury(begun)
         self._attempts.forget(begun.event.event_id)
 
-    async def release(self, begun: Begun, *, counted: bool, rest: float = 0.0) -> None:  # noqa: ARG002 -- it rests here
+    async def release(
+        self,
+        begun: Begun,
+        why: Retry | Defer | None = None,  # noqa: ARG002 -- a mark has no room for it
+        *,
+        counted: bool,
+        rest: float = 0.0,  # noqa: ARG002 -- it rests here
+    ) -> None:
         """Take the mark back: the next delivery is acted on."""
         if counted:
             self._attempts.failed(begun.event.event_id, begun.attempt)

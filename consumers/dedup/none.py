@@ -4,7 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 from consumers.attempts import Attempts
-from consumers.dedup.protocol import Begun, Mode, OnLost
+from consumers.dedup.protocol import Begun, End, Mode, OnLost
+from consumers.delivery import Delivery
+from consumers.outcome import Defer, Retry
 from consumers.received import Received
 
 
@@ -12,6 +14,7 @@ class NoDedup:
     """At least once: for handlers that repeat nothing when they run again."""
 
     mode = Mode.NONE
+    durable = False
 
     def __init__(self) -> None:
         self._attempts = Attempts()
@@ -20,15 +23,22 @@ class NoDedup:
         """Begin."""
         return []
 
-    async def begin(self, event: Received[Any], delivery_attempt: int) -> Begun:
+    async def begin(self, event: Received[Any], delivery: Delivery) -> Begun:
         """It may always be acted on."""
-        return Begun(event, self._attempts.begin(event.event_id, delivery_attempt))
+        return Begun(event, self._attempts.begin(event.event_id, delivery.attempt))
 
-    async def complete(self, begun: Begun, result: Any = None) -> None:  # noqa: ARG002 -- nothing is kept
+    async def complete(self, begun: Begun, end: End) -> None:  # noqa: ARG002 -- nothing is kept
         """Forget how often it was tried."""
         self._attempts.forget(begun.event.event_id)
 
-    async def release(self, begun: Begun, *, counted: bool, rest: float = 0.0) -> None:  # noqa: ARG002 -- it rests here
+    async def release(
+        self,
+        begun: Begun,
+        why: Retry | Defer | None = None,  # noqa: ARG002 -- nothing is kept
+        *,
+        counted: bool,
+        rest: float = 0.0,  # noqa: ARG002 -- it rests here
+    ) -> None:
         """Remember the attempt."""
         if counted:
             self._attempts.failed(begun.event.event_id, begun.attempt)

@@ -1,11 +1,14 @@
 """What the pipeline asks of deduplication, whichever mode the consumer chose."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import Any, Protocol
 
+from consumers.delivery import Delivery
+from consumers.outcome import Dead, Defer, Done, Invalid, Retry, Skip
 from consumers.received import Received
 
 
@@ -16,6 +19,8 @@ class Mode(Enum):
     """`check_and_mark_processed` before the effect: at most once."""
     CLAIM = "claim"
     """A claim before the effect, the completion behind it: once, but for a crash between effect and completion."""
+    INBOX = "inbox"
+    """Kept in Postgres before it is acted on: effects exactly once, where their own transaction completes them."""
     NONE = "none"
     """Every delivery is acted on: at least once."""
 
@@ -29,6 +34,8 @@ class Begun:
     """From 1. What was refunded does not count."""
     token: Any = None
     """The mode's own."""
+    completed: bool = False
+    """Whether a transaction of the handler's has completed it, as far as can be known before it is committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +54,41 @@ class UnkeepableError(Exception):
     """The result cannot be kept. Nothing was asked of the store yet: complete it without one."""
 
 
+# What ends an event.
+End = Done | Skip | Dead | Invalid
 # Called when the right to act on an event is gone before its handler has ended.
 OnLost = Callable[[Begun], None]
+
+
+class Effects(Protocol):
+    """Completes an event in a transaction of its handler's: the effect and the completion are there, or neither."""
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """A transaction on a connection of the process's own."""
+        ...
+
+    def transaction_in_thread(self) -> AbstractContextManager[Any]:
+        """The same for a plain function."""
+        ...
+
+    def complete(self, begun: Begun, connection: Any, result: Any = None) -> Awaitable[None]:
+        """Complete it in the connection's transaction; done when this returns, where the connection is synchronous.
+
+        Raises LeaseLostError where it is no longer the caller's: the transaction must not be committed.
+        """
+        ...
+
+    async def confirm(self, begun: Begun) -> bool:
+        """Whether the transaction that completed it was committed. Raises StoreUnavailableError."""
+        ...
 
 
 class Dedup(Protocol):
     """Every method but `open` and `close` raises StoreUnavailableError where the store is away."""
 
     mode: Mode
+    durable: bool
+    """Whether it keeps the events themselves: what rests and what failed is its own business, and nobody else's."""
 
     async def open(self, on_lost: OnLost, retention: timedelta | None) -> list[str]:
         """Begin; answer with a sentence for each thing that an operator should know at the start.
@@ -63,19 +97,24 @@ class Dedup(Protocol):
         """
         ...
 
-    async def begin(self, event: Received[Any], delivery_attempt: int) -> Begun | AlreadyDone | InProgress:
+    async def begin(self, event: Received[Any], delivery: Delivery) -> Begun | AlreadyDone | InProgress:
         """Ask whether the event may be acted on. What is begun ends with exactly one of the two below."""
         ...
 
-    async def complete(self, begun: Begun, result: Any = None) -> None:
-        """The effect is there. Raises LeaseLostError where somebody else has acted meanwhile, or does.
+    async def complete(self, begun: Begun, end: End) -> None:
+        """It is over: the effect is there, or it never will be.
 
-        UnkeepableError where the result cannot be kept, before anything else.
+        Raises LeaseLostError where somebody else has the event, and UnkeepableError where the result cannot be kept, before anything else.
         """
         ...
 
-    async def release(self, begun: Begun, *, counted: bool, rest: float = 0.0) -> None:
-        """There is no effect. With `counted` it has cost an attempt; for `rest` seconds nobody begins it anew."""
+    async def release(
+        self, begun: Begun, why: Retry | Defer | None = None, *, counted: bool, rest: float = 0.0
+    ) -> None:
+        """There is no effect. With `counted` it has cost an attempt; for `rest` seconds nobody begins it anew.
+
+        Without a `why` the process stops, or cannot carry out what the handler said.
+        """
         ...
 
     def abandon(self, begun: Begun) -> None:

@@ -27,7 +27,7 @@ from consumers.sources.pubsub_streams import (
     STEADY_SECONDS,
     Streams,
 )
-from consumers.sources.source import Facts, Take
+from consumers.sources.source import Demand, Facts, Take
 from relay.brokers.pubsub_client import CALL_ERRORS, PubSubAddress, broker_error
 from relay.brokers.pubsub_receiving import Receiving
 from relay.errors import ConfigurationError
@@ -146,7 +146,7 @@ class PubSubSource:
         self._keeper = asyncio.create_task(self._holding.keep())
         return facts
 
-    async def run(self, take: Take) -> None:
+    async def run(self, take: Take, demand: Demand | None = None) -> None:  # noqa: ARG002 -- it holds what waits
         """Read stream after stream, until cancelled."""
         self._take = take
         try:

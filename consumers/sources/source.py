@@ -1,6 +1,7 @@
 """What the SDK asks of a source."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -23,6 +24,36 @@ class Facts:
     counts_attempts: bool | None = None
 
 
+class Demand(Protocol):
+    """What the process can take now. None of it is taken by asking: whoever hands over a delivery fills a permit."""
+
+    @property
+    def freed(self) -> asyncio.Event:
+        """Set when a permit may have become free; whoever waits for it clears it."""
+        ...
+
+    @property
+    def room(self) -> int:
+        """Permits that are free in all."""
+        ...
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is handled, and nothing waits to be."""
+        ...
+
+    def handled(self, event_type: str) -> bool:
+        """Whether a handler is for events of this type, in any version."""
+        ...
+
+    def rooms(self, event_types: Iterable[str]) -> Mapping[str, int]:
+        """How many of each of these types may begin now; those of which none may are left out.
+
+        Which types are served first is for the caller, by their order.
+        """
+        ...
+
+
 class Source(Protocol):
     """Hands over deliveries, holds them as long as they are worked on, and takes them back."""
 
@@ -43,9 +74,10 @@ class Source(Protocol):
         """Look at what will be read. Raises ConfigurationError where it cannot be, BrokerError where it is away."""
         ...
 
-    async def run(self, take: Take) -> None:
+    async def run(self, take: Take, demand: Demand) -> None:
         """Hand over deliveries until cancelled, as many as flow control allows; survives outages by itself.
 
+        A source that keeps deliveries elsewhere hands over no more than `demand` says; others hold what waits.
         Each delivery is held (its lease extended) until it is acknowledged or given back, also after this has ended.
         """
         ...

@@ -11,7 +11,7 @@ from typing import Any
 from consumers.clock import Clock
 from consumers.dead_letters import PREFIX, original_attributes
 from consumers.delivery import Delivery
-from consumers.sources.source import Facts, Take
+from consumers.sources.source import Demand, Facts, Take
 from relay.errors import BrokerError
 
 
@@ -159,7 +159,7 @@ class MemorySource:
         """What is known of the subscription."""
         return self._subscription.facts
 
-    async def run(self, take: Take) -> None:
+    async def run(self, take: Take, demand: Demand | None = None) -> None:  # noqa: ARG002 -- it holds what waits
         """Hand over what is there, and what comes, up to as many at once as the subscription says."""
         subscription = self._subscription
         while True:

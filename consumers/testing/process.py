@@ -166,3 +166,5 @@ def _dedup(consumer: Consumer, store: Store, clock: FakeClock) -> Dedup:
             return ClaimDedup(store, consumer.name, clock)
         case Mode.NONE:
             return NoDedup()
+        case Mode.INBOX:
+            raise NotImplementedError

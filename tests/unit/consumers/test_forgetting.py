@@ -6,15 +6,19 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from consumers import outcome
 from consumers.dead_letters import BURIED
 from consumers.dedup.claim import ClaimDedup
 from consumers.dedup.mark import MarkDedup
 from consumers.dedup.protocol import AlreadyDone, Begun
+from consumers.delivery import Delivery
 from consumers.forgetting import StoreMemory
+from consumers.outcome import Dead
 from consumers.received import Received
 from idempotency import Claimed, Done, InProgress, MemoryManager, script
 
 WHOSE = "billing"
+DELIVERY = Delivery(body=b"", attributes={}, attempt=1)
 SECOND = timedelta(seconds=1)
 
 
@@ -126,12 +130,12 @@ async def test_what_a_dead_letter_completed_is_told_from_an_effect(
     """In either mode; a mark that was set before the effect is made anew for it."""
     dedup, memory = mode(store, WHOSE), StoreMemory(store)
     dead, done = uuid4(), uuid4()
-    for event, result in ((dead, BURIED), (done, None)):
-        begun = await dedup.begin(received(event), 1)
+    for event, end in ((dead, Dead("refused")), (done, outcome.Done())):
+        begun = await dedup.begin(received(event), DELIVERY)
         assert isinstance(begun, Begun)
-        await dedup.complete(begun, result)
-        assert isinstance(await dedup.begin(received(event), 1), AlreadyDone)
+        await dedup.complete(begun, end)
+        assert isinstance(await dedup.begin(received(event), DELIVERY), AlreadyDone)
         await memory.forget(WHOSE, event)
 
-    assert isinstance(await dedup.begin(received(dead), 1), Begun)
-    assert isinstance(await dedup.begin(received(done), 1), AlreadyDone)
+    assert isinstance(await dedup.begin(received(dead), DELIVERY), Begun)
+    assert isinstance(await dedup.begin(received(done), DELIVERY), AlreadyDone)

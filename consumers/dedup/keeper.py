@@ -1,0 +1,101 @@
+"""Keeps what is acted on: all leases of a process are renewed together, and what could not be kept is told in time."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum, auto
+from typing import Final
+
+from consumers.dedup.protocol import Begun, OnLost
+from relay.kernel.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+_SHORTEST_LOOK = 0.05
+
+
+class Lost(Enum):
+    """Somebody else has it."""
+
+    LOST = auto()
+
+
+LOST: Final = Lost.LOST
+# For each until when it is ours by our own clock; None where that is not known, and its lease goes on as it was.
+Renewed = float | Lost | None
+Renew = Callable[[Sequence[Begun]], Awaitable[Sequence[Renewed]]]
+
+
+class Keeper:
+    """Renews leases every so often; one that is not renewed is lost when it ends by our own clock.
+
+    That clock was read before the store's was: whoever acts on it is told before anybody else may begin.
+    """
+
+    def __init__(self, renew: Renew, clock: Clock, *, every: float, now: Callable[[], float]) -> None:
+        self._renew = renew
+        self._clock = clock
+        self._every = every
+        self._now = now
+        self._deadlines: dict[Begun, float] = {}
+        self._on_lost: OnLost = lambda _: None
+        self._task: asyncio.Task[None] | None = None
+        self._never = asyncio.Event()
+
+    def start(self, on_lost: OnLost) -> None:
+        """Begin to renew."""
+        self._on_lost = on_lost
+        self._task = asyncio.create_task(self._keep())
+
+    def keep(self, begun: Begun, deadline: float) -> None:
+        """Renew it from now on; it is ours until `deadline`."""
+        self._deadlines[begun] = deadline
+
+    def drop(self, begun: Begun) -> None:
+        """Renew it no longer, and say nothing of its end."""
+        self._deadlines.pop(begun, None)
+
+    async def close(self) -> None:
+        """Renew nothing any longer."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _keep(self) -> None:
+        renewal: asyncio.Task[None] | None = None
+        due = self._now() + self._every
+        try:
+            while True:
+                now = self._now()
+                if renewal is not None and renewal.done() and (surprise := renewal.exception()) is not None:
+                    _LOG.error("leases were not renewed, and are again in a moment", exc_info=surprise)
+                    renewal = None
+                if now >= due and (renewal is None or renewal.done()):
+                    renewal, due = asyncio.create_task(self._renew_all(list(self._deadlines))), now + self._every
+                for begun in [begun for begun, deadline in self._deadlines.items() if deadline <= now]:
+                    self._lose(begun)
+                earliest = min(self._deadlines.values(), default=due)
+                await self._clock.wait(
+                    self._never, max(_SHORTEST_LOOK, min(max(due, now + _SHORTEST_LOOK), earliest) - now)
+                )
+        finally:
+            if renewal is not None:
+                renewal.cancel()
+                await asyncio.gather(renewal, return_exceptions=True)
+
+    async def _renew_all(self, held: Sequence[Begun]) -> None:
+        if not held:
+            return
+        for begun, renewed in zip(held, await self._renew(held), strict=True):
+            if begun not in self._deadlines:
+                continue  # it has ended meanwhile
+            match renewed:
+                case Lost():
+                    self._lose(begun)
+                case float():
+                    self._deadlines[begun] = renewed
+                case None:
+                    pass  # asked again, until its lease ends
+
+    def _lose(self, begun: Begun) -> None:
+        del self._deadlines[begun]
+        self._on_lost(begun)

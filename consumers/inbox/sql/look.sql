@@ -1,0 +1,37 @@
+-- What waits, by type: a loose walk over the index of what is ready, the first of each type alone.
+with recursive types as (
+    (
+        select event_type, available_at
+          from inbox_deliveries
+         where consumer = %(consumer)s and state = 'pending' and ordering_key is null and not suspect
+         order by event_type, available_at
+         limit 1
+    )
+    union all
+    select next.*
+      from types
+     cross join lateral (
+           select event_type, available_at
+             from inbox_deliveries
+            where consumer = %(consumer)s and event_type > types.event_type
+              and state = 'pending' and ordering_key is null and not suspect
+            order by event_type, available_at
+            limit 1
+           ) as next
+)
+select 'type', event_type, extract(epoch from available_at - (statement_timestamp() + make_interval(secs => %(skew)s)))::float8 from types
+union all
+select 'suspect', first.event_type, extract(epoch from first.available_at - (statement_timestamp() + make_interval(secs => %(skew)s)))::float8
+  from (
+       select event_type, available_at
+         from inbox_deliveries
+        where consumer = %(consumer)s and state = 'pending' and suspect
+        order by available_at, id
+        limit 1
+       ) as first
+union all
+select 'keyed', '', null
+ where exists (
+       select from inbox_deliveries
+        where consumer = %(consumer)s and ordering_key > '' and state in ('pending', 'processing')
+       )

@@ -1,0 +1,67 @@
+"""The permits of a process that are free: a source that claims what it hands over asks first."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from consumers.flow import Flow, Line
+
+
+class Permits:
+    """Keeps what `sources.source.Demand` asks for."""
+
+    def __init__(self, flow: Flow, lines_of: Callable[[str], Sequence[Line]], concurrency: int) -> None:
+        self._flow = flow
+        self._lines_of = lines_of
+        self._concurrency = concurrency
+
+    @property
+    def freed(self) -> asyncio.Event:
+        """Set when a permit may have become free; whoever waits for it clears it."""
+        return self._flow.freed
+
+    @property
+    def room(self) -> int:
+        """Permits that are free in all."""
+        return max(0, self._concurrency - self._flow.active)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is handled, and nothing waits to be."""
+        return not self._flow.active
+
+    def handled(self, event_type: str) -> bool:
+        """Whether a handler is for events of this type, in any version."""
+        return any(line.handler is not None for line in self._lines_of(event_type))
+
+    def rooms(self, event_types: Iterable[str]) -> Mapping[str, int]:
+        """How many of each of these types may begin now; those of which none may are left out.
+
+        Types of one handler share its permits. Which of them is served first is for the caller, by their order.
+        """
+        room = self.room
+        left: dict[Line, int] = {}
+        rooms: dict[str, int] = {}
+        for event_type in event_types:
+            lines = [line for line in self._lines_of(event_type) if event_type not in line.paused]
+            for line in lines:
+                left.setdefault(line, min(room, line.limit - line.active))
+            found = max((left[line] for line in lines), default=0)
+            if found > 0:
+                rooms[event_type] = found
+        return _shared(rooms, self._lines_of, left)
+
+
+def _shared(
+    rooms: Mapping[str, int], lines_of: Callable[[str], Sequence[Line]], left: Mapping[Line, int]
+) -> Mapping[str, int]:
+    """Divide among the types of one handler what it has: together they get no more than that."""
+    sharers: dict[Line, list[str]] = {}
+    for event_type in rooms:
+        widest = max(lines_of(event_type), key=lambda line: left.get(line, 0))
+        sharers.setdefault(widest, []).append(event_type)
+    divided: dict[str, int] = {}
+    for line, event_types in sharers.items():
+        each, more = divmod(left[line], len(event_types))
+        for place, event_type in enumerate(event_types):
+            divided[event_type] = each + (place < more)
+    return {event_type: divided[event_type] for event_type in rooms if divided[event_type]}
