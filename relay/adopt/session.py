@@ -16,7 +16,8 @@ from relay.adopt.queries import Queries
 from relay.adopt.table import OUTBOX, OldTable, examined, placed
 from relay.errors import ConfigurationError, SchemaError
 from relay.outbox import schema
-from relay.outbox.statements import search_path, statement
+from relay.outbox.statements import statement
+from relay.postgres.statements import search_path
 
 # How long rows may be waited for that somebody else has locked, an old publisher that is sending them for example.
 ROWS_TIMEOUT = "60s"

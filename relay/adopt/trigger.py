@@ -12,7 +12,8 @@ from relay.adopt.mapping import Delete, Refused, Update
 from relay.adopt.queries import raw, template
 from relay.adopt.session import Session
 from relay.adopt.table import TRIGGER, Place
-from relay.outbox.statements import search_path, statement
+from relay.outbox.statements import statement
+from relay.postgres.statements import search_path
 
 _LONGEST_NAME = 63
 _EMIT_ONE, _MARK_ONE = "_row", "_mark"

@@ -22,7 +22,7 @@ from relay.errors import ConfigurationError
 from relay.kernel.command import FAILED, FINE
 from relay.kernel.line_redaction import Redaction
 from relay.kernel.progress import Progress
-from relay.outbox.connect import connect
+from relay.postgres.connect import connect
 from relay.settings import Settings
 
 MOST_BATCH, MOST_SENT = 10_000, 1_000_000

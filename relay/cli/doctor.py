@@ -12,7 +12,7 @@ from relay.cli.refusals import refusals
 from relay.errors import ConfigurationError
 from relay.kernel.line_redaction import WITHHOLDING, Redaction
 from relay.operate.doctor import Finding, Patient, Report, Status, doctor
-from relay.outbox.connect import conninfo, place
+from relay.postgres.connect import conninfo, place
 from relay.settings import Settings, load
 
 

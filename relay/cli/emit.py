@@ -15,8 +15,9 @@ from relay.cli.parts import loaded
 from relay.emit import Emitted, emit
 from relay.errors import ConfigurationError, EmitError, InvalidEventError
 from relay.kernel.progress import Progress
-from relay.outbox.connect import connect
-from relay.outbox.statements import search_path, statement
+from relay.outbox.statements import statement
+from relay.postgres.connect import connect
+from relay.postgres.statements import search_path
 from relay.settings import Settings
 
 _FIELDS = {

@@ -6,8 +6,8 @@ import sys
 from relay.cli.parts import loaded
 from relay.errors import ConfigurationError
 from relay.outbox import grants
-from relay.outbox.connect import connect
 from relay.outbox.grants import Grantee, Role
+from relay.postgres.connect import connect
 from relay.settings import Settings
 
 

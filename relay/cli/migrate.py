@@ -6,7 +6,7 @@ import sys
 from relay.cli.parts import loaded
 from relay.errors import ConfigurationError
 from relay.outbox import schema, script
-from relay.outbox.connect import connect
+from relay.postgres.connect import connect
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -13,8 +13,8 @@ from relay.errors import ConfigurationError
 from relay.kernel import line_redaction
 from relay.kernel.duration import parse
 from relay.outbox import schema
-from relay.outbox.connect import connect_async
 from relay.outbox.listening import Listening
+from relay.postgres.connect import connect_async
 from relay.routes import Routes
 from relay.settings import Settings, load
 

@@ -5,7 +5,7 @@ from relay.cli.parts import redaction
 from relay.cli.runners import RUNNERS, chosen
 from relay.errors import ConfigurationError
 from relay.operate.http.address import Address, http_address, resolved
-from relay.outbox.connect import conninfo
+from relay.postgres.connect import conninfo
 from relay.settings import Settings
 
 

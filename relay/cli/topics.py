@@ -16,7 +16,8 @@ from relay.envelope import topic_fault
 from relay.errors import BrokerError, ConfigurationError
 from relay.kernel.failure import told
 from relay.kernel.line_redaction import Redaction
-from relay.outbox.statements import search_path, statement
+from relay.outbox.statements import statement
+from relay.postgres.statements import search_path
 from relay.settings import Settings
 
 # For one question, and for all of them; so many are asked at once.

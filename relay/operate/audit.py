@@ -27,7 +27,8 @@ from psycopg.rows import args_row
 from relay.brokers.pubsub_reader import Received, Source
 from relay.errors import ConfigurationError
 from relay.operate.ledger import Arrival, Ledger, Row
-from relay.outbox.statements import search_path, statement
+from relay.outbox.statements import statement
+from relay.postgres.statements import search_path
 from relay.routes import Routes
 
 # Findings that must not be. What is out of order counts only where the subscription promises order.

@@ -24,8 +24,8 @@ from relay.outbox.rows import (
     Taken,
     fitting,
 )
-from relay.outbox.statements import numbers, texts
-from relay.outbox.wire import COMMIT, Row, Wire
+from relay.postgres.statements import numbers, texts
+from relay.postgres.wire import COMMIT, Row, Wire
 
 # So many rows of a topic are locked by one look for probes, whatever their size.
 PROBES = 3

@@ -13,7 +13,8 @@ from psycopg import sql
 from psycopg.rows import args_row
 
 from relay.errors import ConfigurationError
-from relay.outbox.statements import search_path, statement
+from relay.outbox.statements import statement
+from relay.postgres.statements import search_path
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 

@@ -12,8 +12,9 @@ from relay.errors import NoFurtherSessionError
 from relay.outbox.batch import Batch, Known
 from relay.outbox.floors import Floors
 from relay.outbox.order import Walk
-from relay.outbox.statements import search_path
-from relay.outbox.wire import COMMIT, Wire
+from relay.outbox.statements import statement
+from relay.postgres.statements import search_path
+from relay.postgres.wire import COMMIT, Wire
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 
@@ -98,7 +99,7 @@ class Outbox:
             if wire := await self._had():
                 return wire
             try:
-                return Wire(await self._connect(), self._enter)
+                return Wire(await self._connect(), statement, self._enter)
             except Exception as error:
                 if self._open or self._free:
                     raise NoFurtherSessionError(error) from error

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.rows import args_row, class_row, dict_row
 
-from relay.outbox.statements import search_path, statement
+from relay.outbox.statements import statement
+from relay.postgres.statements import search_path
 
 # Where counting ends, and how many keys are walked.
 COUNT_LIMIT = 100_000

@@ -1,33 +1,5 @@
-"""The SQL that runs at work: one statement a file, in `sql/`."""
+"""The outbox's SQL: one statement a file, in `sql/`."""
 
-from collections.abc import Iterable, Sequence
-from functools import cache
-from importlib.resources import files
+from relay.postgres.statements import Statements
 
-from psycopg import sql
-
-
-@cache
-def statement(name: str) -> bytes:
-    """The text of `sql/<name>.sql`."""
-    return (files("relay.outbox") / "sql" / f"{name}.sql").read_bytes()
-
-
-def search_path(schema: str) -> str:
-    """Where unqualified names are looked up: in the outbox's schema, and nowhere before it."""
-    return f"{sql.Identifier(schema).as_string(None)}, pg_temp"
-
-
-def numbers(values: Iterable[int]) -> str:
-    """An array of integers, written at once: psycopg writes it item by item."""
-    return f"{{{','.join(map(str, values))}}}"
-
-
-def texts(values: Sequence[str]) -> str:
-    """An array of texts, written at once as well."""
-    if not values:
-        return "{}"
-    together = '","'.join(values)
-    if together.count('"') != 2 * (len(values) - 1) or "\\" in together:
-        together = '","'.join(value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
-    return f'{{"{together}"}}'
+statement = Statements("relay.outbox")

@@ -12,8 +12,8 @@ from relay.failed_head import FailedHead
 from relay.kernel.backoff import Delay, Retry
 from relay.kernel.runner import Budget
 from relay.outbox import schema
-from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
+from relay.postgres.connect import connect_async
 from relay.publisher.events import RowFailed, RowRetried, TopicOpened
 from relay.publisher.failures import Attempts
 from relay.publisher.policy import PublishPolicy

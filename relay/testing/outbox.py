@@ -9,7 +9,7 @@ from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict
 
 from relay.errors import ConfigurationError
-from relay.outbox.connect import connect, connect_async
+from relay.postgres.connect import connect, connect_async
 from relay.testing.broker import MemoryBroker
 from relay.testing.duration import Duration, seconds_of
 from relay.testing.emitted import EmittedEvent, State

@@ -17,7 +17,7 @@ from relay.adopt.judging import PAGE
 from relay.adopt.watching import Watch, watch
 from relay.adopt.words import lines
 from relay.errors import ConfigurationError
-from relay.outbox.connect import connect
+from relay.postgres.connect import connect
 from tests.support import old_outboxes as old
 from tests.support.outbox import event
 

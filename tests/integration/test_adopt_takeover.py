@@ -17,7 +17,7 @@ from relay.adopt import moving
 from relay.adopt.mapping import Refused
 from relay.errors import ConfigurationError, MigrationError, OperateError
 from relay.outbox import schema
-from relay.outbox.connect import connect
+from relay.postgres.connect import connect
 from tests.support import old_outboxes as old
 from tests.support.bench import Bench
 from tests.support.outbox import event

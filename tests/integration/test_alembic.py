@@ -515,7 +515,7 @@ def test_a_transaction_in_the_way_ends_it_in_words(
     project: Project, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Waiting on would queue all traffic up behind the migration."""
-    monkeypatch.setattr("relay.outbox.script.LOCK_TIMEOUT", "50ms")
+    monkeypatch.setattr("relay.postgres.script.LOCK_TIMEOUT", "50ms")
     project.revise("outbox.upgrade(op, to=2)")
     project.revise("outbox.upgrade(op, to=4)")
     project.upgrade("r1")

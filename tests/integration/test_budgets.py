@@ -17,8 +17,8 @@ from psycopg.pq import Trace
 from relay import emit
 from relay.envelope import Message
 from relay.kernel.runner import Budget, Report
-from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
+from relay.postgres.connect import connect_async
 from relay.publisher.publisher import Publisher
 from tests.support.bench import Bench
 from tests.support.brokers import BrokerInHand

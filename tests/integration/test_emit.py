@@ -26,7 +26,7 @@ from relay.envelope import RELAY_ATTRIBUTES, attributes_fault
 from relay.outbox import schema
 from relay.outbox.rows import Claimed
 from relay.outbox.statements import statement
-from relay.outbox.wire import Unread
+from relay.postgres.wire import Unread
 from relay.publisher.message import message_of
 from relay.testing.databases import fresh_database
 from tests.support.outbox import count, event

@@ -13,10 +13,10 @@ from relay.errors import ConfigurationError, MigrationError, OperateError
 from relay.operate import failed
 from relay.outbox import schema
 from relay.outbox.actions import Operator
-from relay.outbox.connect import connect_async
 from relay.outbox.failed import START, Action, FailedRows, Filter, Named
 from relay.outbox.grants import Role
 from relay.outbox.queue import look
+from relay.postgres.connect import connect_async
 from tests.support.outbox import count, event
 from tests.support.roles_of_tests import ROLES, as_emitter, as_relay
 

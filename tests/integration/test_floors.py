@@ -16,10 +16,10 @@ from relay import emit
 from relay.kernel.runner import Budget
 from relay.outbox import floors
 from relay.outbox.actions import Operator
-from relay.outbox.connect import connect_async
 from relay.outbox.failed import Action, FailedRows, Named
 from relay.outbox.outbox import Outbox
 from relay.outbox.statements import statement
+from relay.postgres.connect import connect_async
 from relay.routes import Routes
 from tests.support.bench import TOPIC, Bench
 from tests.support.outbox import PENDING, count, event

@@ -12,10 +12,10 @@ from relay.errors import OperateError, SchemaError
 from relay.operate import failed, forget
 from relay.outbox import schema
 from relay.outbox.actions import Operator
-from relay.outbox.connect import connect_async
 from relay.outbox.failed import Action, FailedRows, Filter
 from relay.outbox.forget import Aggregate, Aggregates, Order, State, Way
 from relay.outbox.statements import statement
+from relay.postgres.connect import connect_async
 from tests.support.outbox import count, event
 from tests.support.waiting import until_async
 

@@ -9,8 +9,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from relay.kernel.runner import Budget
-from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
+from relay.postgres.connect import connect_async
 from relay.publisher.publisher import Publisher
 from tests.support.bench import Bench
 from tests.support.brokers import BrokerInHand

@@ -13,8 +13,8 @@ from relay.brokers.broker import RequestLimits
 from relay.envelope import Message
 from relay.errors import BrokerError
 from relay.kernel.runner import Next, Report
-from relay.outbox.connect import connect_async
 from relay.outbox.queue import operating
+from relay.postgres.connect import connect_async
 from relay.publisher.events import BatchSettled, RequestFailed, RowFailed
 from relay.routes import Routes
 from tests.support.bench import TOPIC, Bench

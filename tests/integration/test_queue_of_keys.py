@@ -9,10 +9,10 @@ import pytest
 from relay import emit
 from relay.outbox import queue as queues
 from relay.outbox.actions import Operator
-from relay.outbox.connect import connect_async
 from relay.outbox.failed import Action, FailedRows, Filter
 from relay.outbox.queue import BlockedKey, Queue, blocked_keys, look
 from relay.outbox.statements import statement
+from relay.postgres.connect import connect_async
 from tests.support.outbox import event
 from tests.support.roles_of_tests import as_relay, as_viewer
 

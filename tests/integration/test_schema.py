@@ -23,8 +23,8 @@ from relay.errors import ConfigurationError, MigrationError, SchemaError
 from relay.kernel.runner import Budget
 from relay.operate.audit import AuditedOutbox, audit
 from relay.outbox import schema, script
-from relay.outbox.connect import connect, connect_async
 from relay.outbox.outbox import Outbox
+from relay.postgres.connect import connect, connect_async
 from relay.publisher.publisher import Publisher
 from relay.routes import Routes
 from relay.testing.databases import fresh_database
@@ -236,7 +236,7 @@ def test_a_transaction_in_the_way_ends_the_migration_in_words(
     connection: psycopg.Connection[Any], bare_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Waiting on would queue all traffic up behind the migration."""
-    monkeypatch.setattr(schema, "LOCK_TIMEOUT", "50ms")
+    monkeypatch.setattr("relay.postgres.schema.LOCK_TIMEOUT", "50ms")
     schema.migrate(connection, "public", NEWEST)
     connection.commit()
     before = portrait(connection)
@@ -254,7 +254,7 @@ def test_a_start_waits_only_so_long_for_another_one(
     connection: psycopg.Connection[Any], bare_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A migration left open in some terminal must not hang every deploy."""
-    monkeypatch.setattr(schema, "MIGRATION_TIMEOUT", "50ms")
+    monkeypatch.setattr("relay.postgres.schema.MIGRATION_TIMEOUT", "50ms")
 
     with psycopg.connect(bare_database) as other:
         other.execute("select pg_advisory_xact_lock(%s, %s)", schema.MIGRATION_LOCK)

@@ -13,10 +13,10 @@ from relay.errors import BrokerError
 from relay.kernel.backoff import Delay
 from relay.kernel.runner import Budget, Next
 from relay.outbox.batch import Batch
-from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
 from relay.outbox.rows import Candidates, Claim
-from relay.outbox.wire import BEGIN, COMMIT
+from relay.postgres.connect import connect_async
+from relay.postgres.wire import BEGIN, COMMIT
 from relay.publisher import publisher as road
 from relay.publisher.events import SlotsLacking, TopicProbed
 from relay.publisher.slots import More, side_by_side

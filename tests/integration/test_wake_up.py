@@ -25,11 +25,11 @@ from relay.operate.stats import short_look
 from relay.outbox import listening as listening_module
 from relay.outbox import schema
 from relay.outbox.actions import Operator
-from relay.outbox.connect import connect_async
 from relay.outbox.events import ListenConnected, ListenLost, Looked
 from relay.outbox.failed import Action, FailedRows, Named
 from relay.outbox.listening import GRACE_SECONDS, PROOF_SECONDS, STATEMENT_SECONDS, DeafError, Listening
 from relay.outbox.statements import statement
+from relay.postgres.connect import connect_async
 from relay.routes import Routes
 from relay.testing.databases import fresh_database
 from tests.support.bench import Bench

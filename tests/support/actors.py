@@ -18,10 +18,10 @@ from relay.errors import BrokerError
 from relay.kernel.runner import Budget
 from relay.operate import failed
 from relay.outbox.actions import Operator
-from relay.outbox.connect import connect_async
 from relay.outbox.failed import Action, FailedRows, Named
 from relay.outbox.outbox import Outbox
-from relay.outbox.wire import COMMIT
+from relay.postgres.connect import connect_async
+from relay.postgres.wire import COMMIT
 from relay.publisher.crash_points import Point
 from relay.publisher.policy import PublishPolicy
 from relay.publisher.publisher import Publisher

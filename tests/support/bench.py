@@ -8,8 +8,8 @@ import psycopg
 
 from relay import emit
 from relay.kernel.runner import Budget, Report
-from relay.outbox.connect import connect_async
 from relay.outbox.outbox import Outbox
+from relay.postgres.connect import connect_async
 from relay.publisher.publisher import Publisher
 from tests.support.brokers import BrokerInHand
 from tests.support.outbox import event

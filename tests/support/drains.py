@@ -9,9 +9,9 @@ import psycopg
 
 from relay.envelope import Message
 from relay.kernel.runner import Budget
-from relay.outbox.connect import connect_async
 from relay.outbox.floors import Floors
 from relay.outbox.outbox import Outbox
+from relay.postgres.connect import connect_async
 from relay.publisher.publisher import Publisher
 from tests.support.brokers import BrokerInHand
 from tests.support.policies import policy

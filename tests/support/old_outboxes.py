@@ -10,7 +10,7 @@ from relay.adopt import mapping, session, takeover
 from relay.adopt.comparison import Comparison, compare
 from relay.adopt.moving import Moved
 from relay.adopt.session import Session
-from relay.outbox.connect import connect
+from relay.postgres.connect import connect
 
 HOME_MADE = """
 create schema shop;

@@ -11,10 +11,10 @@ from relay.envelope import Message
 from relay.kernel.clock import SystemClock
 from relay.kernel.loop import Loop
 from relay.kernel.worker import Worker
-from relay.outbox.connect import connect_async
 from relay.outbox.events import ListenConnected
 from relay.outbox.listening import Listening
 from relay.outbox.sleep import Sleeper
+from relay.postgres.connect import connect_async
 from tests.support.bench import Bench
 from tests.support.brokers import BrokerInHand
 from tests.support.roles_of_tests import as_relay

@@ -16,8 +16,8 @@ from relay.operate.doctor.look import Look
 from relay.operate.doctor.outbox import MOST_COUNTED, outbox_checks
 from relay.operate.doctor.server import server_checks
 from relay.operate.remedies import heard_again
-from relay.outbox.connect import connect_async
 from relay.outbox.listening import Listening
+from relay.postgres.connect import connect_async
 
 
 @dataclass(frozen=True, slots=True)

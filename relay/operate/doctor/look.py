@@ -8,7 +8,8 @@ import psycopg
 from psycopg.rows import dict_row
 
 from relay.outbox.queue import Queue, counted
-from relay.outbox.statements import search_path, statement
+from relay.outbox.statements import statement
+from relay.postgres.statements import search_path
 
 
 class Look:

@@ -12,16 +12,6 @@ from tests.support.commands import ROOT
 NEWEST = ladder.newest()
 
 
-def test_a_step_is_quoted_by_what_does_not_end_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever quotes a later migration has of its own."""
-    hostile = ladder.Migration(1, "hostile", "do $step$ begin end $step$; -- $outbox$ $step_$", "select 1;")
-    monkeypatch.setattr(ladder, "migrations", lambda: (hostile,))
-    text = script.up("public", 1)
-    assert f"execute $step__$\n{hostile.up}\n$step__$;" in text
-    assert text.startswith("do $outbox_$\n")
-    assert text.endswith("\n$outbox_$;\n")
-
-
 @pytest.mark.parametrize("way", [script.up, script.down, script.one_up])
 @pytest.mark.parametrize("name", ["", "a\0b", None, 7])
 def test_a_name_that_no_schema_has_is_refused(way: object, name: object) -> None:

@@ -7,7 +7,7 @@ from psycopg import IsolationLevel
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from relay.errors import ConfigurationError
-from relay.outbox.reading import Connection
+from relay.postgres.reading import Connection
 
 # A peer that vanished is noticed within these; the claim's locks are then the server's to release.
 _LIVENESS: dict[str, Any] = {
@@ -18,7 +18,7 @@ _LIVENESS: dict[str, Any] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
-# In pg_stat_activity, where neither RELAY_APP nor DATABASE_URL says otherwise.
+# In pg_stat_activity, where neither a setting nor the URL says otherwise.
 _NAME = "outbox-relay"
 _HIGHEST_PORT = 65_535
 DATABASE_URL = "DATABASE_URL"
@@ -66,7 +66,7 @@ def connect(url: str, app: str = "") -> psycopg.Connection[Any]:
 
 
 async def connect_async(url: str, app: str = "", setting: str = DATABASE_URL) -> psycopg.AsyncConnection[Any]:
-    """Connect for the relay, which begins and commits in its own words. `setting` names the URL in errors.
+    """Connect for whoever begins and commits in words of its own. `setting` names the URL in errors.
 
     Statements are prepared on the server, unless there is a pooler between, which may hand out another session each
     time: it is known by the process that it says it is, and is not.

@@ -1,8 +1,8 @@
-"""A session of the relay's, and what it says there: as many statements as belong together in one message.
+"""A session, and what is said there: as many statements as belong together in one message.
 
-It is a message of the simple protocol, and one round trip. A relay that is stopped at any moment has sent all of it, or
-nothing that counts: behind it the server ends a transaction that stays idle. A pipeline of the extended protocol ends
-with a Flush; after one, Postgres ends no idle transaction, and a relay that froze there would keep what it has locked.
+It is a message of the simple protocol, and one round trip. A process that is stopped at any moment has sent all of it,
+or nothing that counts: behind it the server ends a transaction that stays idle. A pipeline of the extended protocol
+ends with a Flush; after one, Postgres ends no idle transaction, and a process that froze there would keep its locks.
 """
 
 import re
@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 from psycopg.adapt import Buffer, Loader
 
-from relay.outbox.statements import statement
+from relay.postgres.statements import Statements
 
 Row = tuple[Any, ...]
 Values = Mapping[str, object]
@@ -34,7 +34,7 @@ class Prepared(NamedTuple):
 
 
 @cache
-def prepared(name: str) -> Prepared:
+def prepared(statement: Statements, name: str) -> Prepared:
     """Number the parameters of `sql/<name>.sql`."""
     text = statement(name).decode()
     names = list(dict.fromkeys(_PARAMETER.findall(text)))
@@ -43,11 +43,15 @@ def prepared(name: str) -> Prepared:
 
 
 class Wire:
-    """Statements are prepared when they are first said, unless a pooler hands the session out to others as well."""
+    """Statements are prepared when they are first said, unless a pooler hands the session out to others as well.
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any], enter: Values) -> None:
+    The statement `enter` is said first; `%(local)s` in it is whether it holds for one transaction alone.
+    """
+
+    def __init__(self, connection: psycopg.AsyncConnection[Any], statement: Statements, enter: Values) -> None:
         connection.adapters.register_loader("jsonb", Unread)
         self._connection = connection
+        self._statement = statement
         self._quoting = psycopg.AsyncClientCursor(connection)
         self._shared = connection.prepare_threshold is None
         self._enter = self._quoting.mogrify(statement("enter"), {**enter, "local": self._shared})
@@ -63,8 +67,8 @@ class Wire:
     def call(self, name: str, values: Values) -> str:
         """The statement `sql/<name>.sql`, with these values."""
         if self._shared:
-            return self._quoting.mogrify(statement(name), values)
-        text, parameters = prepared(name)
+            return self._quoting.mogrify(self._statement(name), values)
+        text, parameters = prepared(self._statement, name)
         listed = ", ".join([self._literal(values[each]) for each in parameters])
         if name not in self._prepared:
             self._prepared.add(name)

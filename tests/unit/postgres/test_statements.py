@@ -5,7 +5,7 @@ import pytest
 from psycopg import postgres
 from psycopg.adapt import Transformer
 
-from relay.outbox.statements import numbers, texts
+from relay.postgres.statements import numbers, texts
 
 TEXTS = [
     [],

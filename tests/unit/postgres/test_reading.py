@@ -7,7 +7,7 @@ import pytest
 from psycopg.abc import PQGen
 from psycopg.waiting import Ready, Wait
 
-from relay.outbox.reading import eager
+from relay.postgres.reading import eager
 
 
 @pytest.fixture

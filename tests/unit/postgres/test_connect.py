@@ -4,7 +4,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from relay.errors import ConfigurationError
-from relay.outbox.connect import conninfo
+from relay.postgres.connect import conninfo
 
 URL = "postgresql://u@h/db"
 

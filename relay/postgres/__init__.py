@@ -1,0 +1,1 @@
+"""How Postgres is spoken to, whatever is kept there: connections, statements out of files, a schema's versions."""

@@ -1,0 +1,44 @@
+"""The SQL that runs at work: one statement a file, in the folder `sql/` of whoever says it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from psycopg import sql
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """Those of one package, each by its name."""
+
+    package: str
+
+    def __call__(self, name: str) -> bytes:
+        """The text of `sql/<name>.sql`."""
+        return _text(self.package, name)
+
+
+@cache
+def _text(package: str, name: str) -> bytes:
+    return (files(package) / "sql" / f"{name}.sql").read_bytes()
+
+
+def search_path(schema: str) -> str:
+    """Where unqualified names are looked up: in this schema, and nowhere before it."""
+    return f"{sql.Identifier(schema).as_string(None)}, pg_temp"
+
+
+def numbers(values: Iterable[int]) -> str:
+    """An array of integers, written at once: psycopg writes it item by item."""
+    return f"{{{','.join(map(str, values))}}}"
+
+
+def texts(values: Sequence[str]) -> str:
+    """An array of texts, written at once as well."""
+    if not values:
+        return "{}"
+    together = '","'.join(values)
+    if together.count('"') != 2 * (len(values) - 1) or "\\" in together:
+        together = '","'.join(value.replace("\\", "\\\\").replace('"', '\\"') for value in values)
+    return f'{{"{together}"}}'
