@@ -163,6 +163,66 @@ class DeadLetterFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Leases were renewed, so many."""
+
+    consumer: str
+    leases: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatFailed:
+    """Leases could not be renewed; they are tried again until they end. Told once for each time that it begins."""
+
+    consumer: str
+    leases: int
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A batch of arrivals is in the inbox."""
+
+    consumer: str
+    stored: int
+    duplicates: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecovered:
+    """A delivery whose owner was silent for longer than its lease: it is handled again, by itself."""
+
+    consumer: str
+    delivery_id: int
+    event_id: str
+    event_type: str
+    attempt: int
+    owner: str
+    alone: bool
+    """Whether its owner ran nothing else: then it pays an attempt for the crash."""
+
+
+@dataclass(frozen=True, slots=True)
+class InboxAway:
+    """The inbox was not reached for receiving or claiming; it is asked again."""
+
+    consumer: str
+    operation: str  # receive | claim
+    error: BaseException
+    again_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class InboxBack:
+    """It answers again."""
+
+    consumer: str
+    operation: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class HandlerOverdue:
     """A handler in a thread runs for longer than its timeout. It cannot be cancelled; its lease is kept."""
 

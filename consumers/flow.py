@@ -62,6 +62,11 @@ class Flow:
         return sum(line.active for line in self._lines)
 
     @property
+    def stands_still(self) -> bool:
+        """Whether nothing at all is begun now."""
+        return self._closed or bool(self._paused_until)
+
+    @property
     def resting(self) -> int:
         """Deliveries that wait for their next attempt."""
         return len(self._resting)

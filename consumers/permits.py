@@ -22,7 +22,7 @@ class Permits:
     @property
     def room(self) -> int:
         """Permits that are free in all."""
-        return max(0, self._concurrency - self._flow.active)
+        return 0 if self._flow.stands_still else max(0, self._concurrency - self._flow.active)
 
     @property
     def idle(self) -> bool:

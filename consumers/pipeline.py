@@ -111,7 +111,7 @@ class Pipeline:
             await self._bury(job, begun, job.verdict, None)
             return
         if job.line.handler is None:
-            # It was stored for a handler that there was, or is elsewhere; and has been left to that one for long enough.
+            # It was stored for a handler that there was, or is elsewhere, and was left to that one for long enough.
             await self._bury(job, begun, Dead("no handler is for events of this type", "UNKNOWN_EVENT_TYPE"), None)
             return
         if self._has_killed(job, begun):

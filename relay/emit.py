@@ -10,7 +10,7 @@ from uuid import UUID
 from pydantic_core import to_jsonable_python
 
 from relay import tracing
-from relay.adapters.adapter import AsyncConnection, SyncConnection
+from relay.adapters.adapter import EMIT, AsyncConnection, SyncConnection
 from relay.adapters.fault import Fault, fault_of, is_unencodable
 from relay.adapters.find import async_adapter, sync_adapter
 from relay.errors import EmitError, InvalidEventError
@@ -77,7 +77,7 @@ def emit(
     batch = _batch(events)
     encoded = _encode(batch, order_lock=order_lock, registry=registry)
     try:
-        answers = adapter.store(connection, encoded)
+        answers = adapter.store(connection, encoded, EMIT)
     except Exception as error:  # of whichever library the connection is
         _refuse(error, batch)
         raise
@@ -105,7 +105,7 @@ async def emit_async(
     batch = _batch(events)
     encoded = _encode(batch, order_lock=order_lock, registry=registry)
     try:
-        answers = await adapter.store(connection, encoded)
+        answers = await adapter.store(connection, encoded, EMIT)
     except Exception as error:  # of whichever library the connection is
         _refuse(error, batch)
         raise

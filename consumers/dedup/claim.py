@@ -37,7 +37,7 @@ class ClaimDedup:
 
     def __init__(self, store: Store, consumer: str, clock: Clock | None = None) -> None:
         self._store = store
-        self._keeper = Keeper(
+        self._keeper: Keeper[Begun] = Keeper(
             self._renew,
             clock or SystemClock(),
             every=store.settings.lease.total_seconds() / _RENEWALS,

@@ -4,9 +4,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from consumers.dedup.protocol import Begun, OnLost
 from relay.kernel.clock import Clock
 
 _LOG = logging.getLogger(__name__)
@@ -22,37 +21,44 @@ class Lost(Enum):
 LOST: Final = Lost.LOST
 # For each until when it is ours by our own clock; None where that is not known, and its lease goes on as it was.
 Renewed = float | Lost | None
-Renew = Callable[[Sequence[Begun]], Awaitable[Sequence[Renewed]]]
+Held = TypeVar("Held")
 
 
-class Keeper:
+class Keeper(Generic[Held]):
     """Renews leases every so often; one that is not renewed is lost when it ends by our own clock.
 
     That clock was read before the store's was: whoever acts on it is told before anybody else may begin.
     """
 
-    def __init__(self, renew: Renew, clock: Clock, *, every: float, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        renew: Callable[[Sequence[Held]], Awaitable[Sequence[Renewed]]],
+        clock: Clock,
+        *,
+        every: float,
+        now: Callable[[], float],
+    ) -> None:
         self._renew = renew
         self._clock = clock
         self._every = every
         self._now = now
-        self._deadlines: dict[Begun, float] = {}
-        self._on_lost: OnLost = lambda _: None
+        self._deadlines: dict[Held, float] = {}
+        self._on_lost: Callable[[Held], None] = lambda _: None
         self._task: asyncio.Task[None] | None = None
         self._never = asyncio.Event()
 
-    def start(self, on_lost: OnLost) -> None:
+    def start(self, on_lost: Callable[[Held], None]) -> None:
         """Begin to renew."""
         self._on_lost = on_lost
         self._task = asyncio.create_task(self._keep())
 
-    def keep(self, begun: Begun, deadline: float) -> None:
+    def keep(self, held: Held, deadline: float) -> None:
         """Renew it from now on; it is ours until `deadline`."""
-        self._deadlines[begun] = deadline
+        self._deadlines[held] = deadline
 
-    def drop(self, begun: Begun) -> None:
+    def drop(self, held: Held) -> None:
         """Renew it no longer, and say nothing of its end."""
-        self._deadlines.pop(begun, None)
+        self._deadlines.pop(held, None)
 
     async def close(self) -> None:
         """Renew nothing any longer."""
@@ -71,8 +77,8 @@ class Keeper:
                     renewal = None
                 if now >= due and (renewal is None or renewal.done()):
                     renewal, due = asyncio.create_task(self._renew_all(list(self._deadlines))), now + self._every
-                for begun in [begun for begun, deadline in self._deadlines.items() if deadline <= now]:
-                    self._lose(begun)
+                for held in [held for held, deadline in self._deadlines.items() if deadline <= now]:
+                    self._lose(held)
                 earliest = min(self._deadlines.values(), default=due)
                 await self._clock.wait(
                     self._never, max(_SHORTEST_LOOK, min(max(due, now + _SHORTEST_LOOK), earliest) - now)
@@ -82,20 +88,20 @@ class Keeper:
                 renewal.cancel()
                 await asyncio.gather(renewal, return_exceptions=True)
 
-    async def _renew_all(self, held: Sequence[Begun]) -> None:
-        if not held:
+    async def _renew_all(self, all_held: Sequence[Held]) -> None:
+        if not all_held:
             return
-        for begun, renewed in zip(held, await self._renew(held), strict=True):
-            if begun not in self._deadlines:
+        for held, renewed in zip(all_held, await self._renew(all_held), strict=True):
+            if held not in self._deadlines:
                 continue  # it has ended meanwhile
             match renewed:
                 case Lost():
-                    self._lose(begun)
+                    self._lose(held)
                 case float():
-                    self._deadlines[begun] = renewed
+                    self._deadlines[held] = renewed
                 case None:
                     pass  # asked again, until its lease ends
 
-    def _lose(self, begun: Begun) -> None:
-        del self._deadlines[begun]
-        self._on_lost(begun)
+    def _lose(self, held: Held) -> None:
+        del self._deadlines[held]
+        self._on_lost(held)

@@ -104,7 +104,8 @@ class Dedup(Protocol):
     async def complete(self, begun: Begun, end: End) -> None:
         """It is over: the effect is there, or it never will be.
 
-        Raises LeaseLostError where somebody else has the event, and UnkeepableError where the result cannot be kept, before anything else.
+        Raises LeaseLostError where somebody else has the event, and UnkeepableError where the result cannot be kept,
+        before anything else.
         """
         ...
 

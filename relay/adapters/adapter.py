@@ -2,16 +2,48 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from relay.errors import AutocommitError
 
-# One text a row, which no codec, loader or row factory of the service's own has a hand in. The parameter has a line to
-# itself, because errors quote the line that they are about.
-_ANSWERS = "select concat_ws(' ', event_id, sequence, inserted) from outbox_emit(\n"
-FORMAT = _ANSWERS + "%s::jsonb)"
-NUMBERED = _ANSWERS + "$1::text::jsonb)"
-NAMED = _ANSWERS + "cast(:events as jsonb))"
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of ours that takes one JSON document, in the words of each kind of parameter.
+
+    It answers with one text a row, which no codec, loader or row factory of the service's own has a hand in. The
+    parameter has a line to itself, because errors quote the line that they are about.
+    """
+
+    beginning: str
+    unkept: str
+    """What would be wrong where what it does is committed on its own."""
+    end: str = ")"
+
+    @property
+    def format(self) -> str:
+        """With a parameter as psycopg writes it."""
+        return f"{self.beginning}%s::jsonb{self.end}"
+
+    @property
+    def numbered(self) -> str:
+        """With a parameter as Postgres writes it."""
+        return f"{self.beginning}$1::text::jsonb{self.end}"
+
+    @property
+    def named(self) -> str:
+        """With a parameter as SQLAlchemy writes it."""
+        return f"{self.beginning}cast(:given as jsonb){self.end}"
+
+    def autocommits(self, way: str) -> AutocommitError:
+        """Say that it would be committed on its own, and which way there is to have a transaction."""
+        return AutocommitError(f"the connection is in autocommit mode and no transaction is open: {self.unkept}; {way}")
+
+
+EMIT: Final = Call(
+    "select concat_ws(' ', event_id, sequence, inserted) from outbox_emit(\n",
+    "the event would be promised whether or not the change that it announces is made",
+)
 
 
 class SyncConnection(Protocol):
@@ -51,12 +83,12 @@ AsyncConnection = AwaitedConnection | AsyncpgConnection
 class SyncAdapter:
     """How events are stored, and read, through one kind of connection.
 
-    `store` refuses what would commit them on its own, runs the statement, and answers with its texts. `texts` runs any
+    `store` refuses what would commit on its own, makes the call, and answers with its texts. `texts` runs any
     other statement that has no parameters and answers with one text a row. `awaited` is what to do with such a
     connection in asynchronous code.
     """
 
-    store: Callable[[Any, str], list[str | bytes]]
+    store: Callable[[Any, str, Call], list[str | bytes]]
     texts: Callable[[Any, str], list[str | bytes]]
     awaited: str = "call emit"
 
@@ -65,7 +97,7 @@ class SyncAdapter:
 class AsyncAdapter:
     """The same of one kind of asynchronous connection."""
 
-    store: Callable[[Any, str], Awaitable[list[str | bytes]]]
+    store: Callable[[Any, str, Call], Awaitable[list[str | bytes]]]
     texts: Callable[[Any, str], Awaitable[list[str | bytes]]]
 
 
@@ -78,11 +110,3 @@ class Library:
 
     adapter_of: Callable[[type], Adapter | None]
     remedy: Callable[[object], str | None]
-
-
-def autocommits(way: str) -> AutocommitError:
-    """Say that the events would be committed on their own, and which way there is to have a transaction."""
-    return AutocommitError(
-        "the connection is in autocommit mode and no transaction is open: the event would be promised whether or not "
-        f"the change that it announces is made; {way}"
-    )

@@ -7,13 +7,13 @@ from asyncpg.pool import PoolConnectionProxy
 from asyncpg.prepared_stmt import PreparedStatement
 from asyncpg.transaction import Transaction
 
-from relay.adapters.adapter import NUMBERED, Adapter, AsyncAdapter, Library, autocommits
+from relay.adapters.adapter import Adapter, AsyncAdapter, Call, Library
 
 
-async def _store(connection: Any, events: str) -> list[str | bytes]:
+async def _store(connection: Any, words: str, call: Call) -> list[str | bytes]:
     if not connection.is_in_transaction() and not connection.is_closed():
-        raise autocommits("open one with `async with connection.transaction():`")
-    return await _texts(connection, NUMBERED, events)
+        raise call.autocommits("open one with `async with connection.transaction():`")
+    return await _texts(connection, call.numbered, words)
 
 
 async def _texts(connection: Any, statement: str, *values: str) -> list[str | bytes]:

@@ -9,14 +9,14 @@ from django.db.transaction import Atomic
 from django.db.utils import ConnectionHandler
 from django.utils.connection import ConnectionProxy
 
-from relay.adapters.adapter import FORMAT, Adapter, Library, SyncAdapter, autocommits
+from relay.adapters.adapter import Adapter, Call, Library, SyncAdapter
 
 
-def _store(given: Any, events: str) -> list[str | bytes]:
+def _store(given: Any, words: str, call: Call) -> list[str | bytes]:
     connection = _database(given)
     if not connection.in_atomic_block and connection.get_autocommit():
-        raise autocommits("emit within `with transaction.atomic():`, and not in on_commit, which runs after it")
-    return _texts(connection, FORMAT, [events])
+        raise call.autocommits("emit within `with transaction.atomic():`, and not in on_commit, which runs after it")
+    return _texts(connection, call.format, [words])
 
 
 def _texts(given: Any, statement: str, values: list[str] | None = None) -> list[str | bytes]:

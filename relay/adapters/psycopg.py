@@ -6,17 +6,17 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from relay.adapters.adapter import FORMAT, Adapter, AsyncAdapter, Library, SyncAdapter, autocommits
+from relay.adapters.adapter import Adapter, AsyncAdapter, Call, Library, SyncAdapter
 
 
-def _store(connection: psycopg.Connection[Any], events: str) -> list[str | bytes]:
+def _store(connection: psycopg.Connection[Any], words: str, call: Call) -> list[str | bytes]:
     # Only a sync has a pipeline show whether a transaction is open.
     if connection.autocommit and connection.info.pipeline_status:
         with connection.pipeline() as pipeline:
             pipeline.sync()
     if _would_commit(connection):
-        raise autocommits("open one with `with connection.transaction():`")
-    return _texts(connection, FORMAT, (events,))
+        raise call.autocommits("open one with `with connection.transaction():`")
+    return _texts(connection, call.format, (words,))
 
 
 def _texts(connection: psycopg.Connection[Any], statement: str, values: tuple[str] | None = None) -> list[str | bytes]:
@@ -24,13 +24,13 @@ def _texts(connection: psycopg.Connection[Any], statement: str, values: tuple[st
         return [answer for (answer,) in cursor.execute(statement.encode(), values)]
 
 
-async def _store_async(connection: psycopg.AsyncConnection[Any], events: str) -> list[str | bytes]:
+async def _store_async(connection: psycopg.AsyncConnection[Any], words: str, call: Call) -> list[str | bytes]:
     if connection.autocommit and connection.info.pipeline_status:
         async with connection.pipeline() as pipeline:
             await pipeline.sync()
     if _would_commit(connection):
-        raise autocommits("open one with `async with connection.transaction():`")
-    return await _texts_async(connection, FORMAT, (events,))
+        raise call.autocommits("open one with `async with connection.transaction():`")
+    return await _texts_async(connection, call.format, (words,))
 
 
 async def _texts_async(

@@ -4,18 +4,18 @@ from typing import Any
 
 from psycopg2 import extensions
 
-from relay.adapters.adapter import FORMAT, Adapter, Library, SyncAdapter, autocommits
+from relay.adapters.adapter import Adapter, Call, Library, SyncAdapter
 
 _IDLE = extensions.TRANSACTION_STATUS_IDLE
 
 
-def _store(connection: Any, events: str) -> list[str | bytes]:
+def _store(connection: Any, words: str, call: Call) -> list[str | bytes]:
     if connection.async_:
         raise TypeError("emit takes no psycopg2 connection in asynchronous mode; open one without async_=True")
     with connection.cursor(cursor_factory=extensions.cursor) as cursor:
         if _would_commit(connection, cursor):
-            raise autocommits("set connection.autocommit = False, or emit within `with connection:`")
-        cursor.execute(FORMAT, (events,))
+            raise call.autocommits("set connection.autocommit = False, or emit within `with connection:`")
+        cursor.execute(call.format, (words,))
         return [answer for (answer,) in cursor.fetchall()]
 
 

@@ -2,32 +2,32 @@
 
 import sys
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Transaction, text
+from sqlalchemy import Connection, Engine, TextClause, Transaction, text
 from sqlalchemy.engine.interfaces import AdaptedConnection
 from sqlalchemy.exc import StatementError, UnboundExecutionError
 from sqlalchemy.pool import PoolProxiedConnection
 
-from relay.adapters.adapter import NAMED, Adapter, AsyncAdapter, Library, SyncAdapter, autocommits
+from relay.adapters.adapter import Adapter, AsyncAdapter, Call, Library, SyncAdapter
 from relay.errors import EmitError
 
-_STATEMENT = text(NAMED)
 # What is set for a service's own large results would make a cursor on the server of it, and several statements of one.
 _WHOLE = {"stream_results": False, "yield_per": None}
 _DRIVERS = ("psycopg", "psycopg2", "asyncpg")
 _IDLE = 0  # PQTRANS_IDLE of libpq, in psycopg and psycopg2 alike
 
 
-def _store(given: Any, events: str) -> list[str | bytes]:
+def _store(given: Any, words: str, call: Call) -> list[str | bytes]:
     connection = _connection_of(given)
     if _would_commit(connection):
-        raise autocommits(
+        raise call.autocommits(
             'the isolation level is AUTOCOMMIT: take another, such as `isolation_level="READ COMMITTED"` in the '
             "execution_options, before the transaction begins"
         )
     try:
-        return list(connection.execute(_STATEMENT, {"events": events}, execution_options=_WHOLE).scalars())
+        return list(connection.execute(_clause(call), {"given": words}, execution_options=_WHOLE).scalars())
     except StatementError as error:
         # Its text would quote the events.
         error.hide_parameters = True
@@ -40,10 +40,15 @@ def _texts(given: Any, statement: str) -> list[str | bytes]:
     return list(connection.exec_driver_sql(statement, execution_options=plain).scalars())
 
 
-def _awaited(texts: Callable[[Any, str], list[str | bytes]]) -> Callable[[Any, str], Awaitable[list[str | bytes]]]:
-    async def awaited(given: Any, words: str) -> list[str | bytes]:
+@cache
+def _clause(call: Call) -> TextClause:
+    return text(call.named)
+
+
+def _awaited(texts: Callable[..., list[str | bytes]]) -> Callable[..., Awaitable[list[str | bytes]]]:
+    async def awaited(given: Any, *words: str | Call) -> list[str | bytes]:
         given = given if hasattr(given, "run_sync") else given.registry()  # an async_scoped_session has the session
-        answers: list[str | bytes] = await given.run_sync(texts, words)
+        answers: list[str | bytes] = await given.run_sync(texts, *words)
         return answers
 
     return awaited

@@ -10,7 +10,7 @@ from psycopg import sql
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Those of one package, each by its name."""
+    """Those of one package, each by its name; `first+second` is one that goes on in a second file, as others do."""
 
     package: str
 
@@ -21,7 +21,8 @@ class Statements:
 
 @cache
 def _text(package: str, name: str) -> bytes:
-    return (files(package) / "sql" / f"{name}.sql").read_bytes()
+    folder = files(package) / "sql"
+    return b"".join((folder / f"{part}.sql").read_bytes() for part in name.split("+"))
 
 
 def search_path(schema: str) -> str:

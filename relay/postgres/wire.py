@@ -39,7 +39,12 @@ def prepared(statement: Statements, name: str) -> Prepared:
     text = statement(name).decode()
     names = list(dict.fromkeys(_PARAMETER.findall(text)))
     numbered = _PARAMETER.sub(lambda found: f"${names.index(found[1]) + 1}", text).replace("%%", "%")
-    return Prepared(f"prepare {name} as\n{numbered}", names)
+    return Prepared(f"prepare {identifier(name)} as\n{numbered}", names)
+
+
+def identifier(name: str) -> str:
+    """What a statement is called on the server."""
+    return name.replace("+", "_")
 
 
 class Wire:
@@ -60,6 +65,11 @@ class Wire:
         # prepared, Postgres keeps the whole message that it came in.
         self._owed = [] if self._shared else [self._enter]
 
+    @property
+    def shared(self) -> bool:
+        """Whether the session is others' as well, so that each transaction has to make it fit for itself."""
+        return self._shared
+
     def begin(self) -> list[str]:
         """What begins a transaction, in a session that is fit for it."""
         return [BEGIN, self._enter] if self._shared else [BEGIN]
@@ -73,7 +83,8 @@ class Wire:
         if name not in self._prepared:
             self._prepared.add(name)
             self._owed.append(text)
-        return f"execute {name} ({listed})" if listed else f"execute {name}"
+        called = f"execute {identifier(name)}"
+        return f"{called} ({listed})" if listed else called
 
     def _literal(self, value: object) -> str:
         """A value as SQL: what comes by every time is written at once, psycopg takes ten times as long."""

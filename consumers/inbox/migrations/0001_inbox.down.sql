@@ -1,3 +1,3 @@
 drop table inbox_deliveries, inbox_leases, inbox_history, inbox_checkpoints, inbox_locks, inbox_subscribers;
-drop function inbox_complete(bigint, uuid, jsonb, integer);
+drop function inbox_complete(jsonb);
 drop function inbox_notify();

@@ -105,20 +105,22 @@ create table inbox_subscribers (
 );
 
 -- The effect's own transaction completes the delivery: both are there, or neither. False: it is no longer the caller's.
-create function inbox_complete(delivery bigint, owner uuid, answer jsonb default null, version integer default null)
-returns boolean
+create function inbox_complete(said jsonb) returns boolean
 language sql
 volatile
 set search_path from current
 as $$
     with completed as (
         update inbox_deliveries
-           set state = 'done', outcome = 'ok', result = answer, handler_version = version,
-               suspect = false, error_code = null, error = null, finished_at = clock_timestamp()
-         where id = delivery and token = owner and state = 'processing'
-        returning id
+           set state = 'done', outcome = 'ok', result = said -> 'result', suspect = false,
+               handler_version = (said ->> 'version')::integer, error_code = null, error = null,
+               finished_at = clock_timestamp()
+         where id = (said ->> 'id')::bigint and token = (said ->> 'token')::uuid and state = 'processing'
+        returning id, token
     ), freed as (
-        delete from inbox_leases using completed where delivery_id = completed.id and inbox_leases.token = owner
+        delete from inbox_leases as lease
+         using completed
+         where lease.delivery_id = completed.id and lease.token = completed.token
     ), told as (
         insert into inbox_history (delivery_id, what) select id, 'done' from completed
     )

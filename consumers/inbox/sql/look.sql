@@ -21,14 +21,16 @@ with recursive types as (
 )
 select 'type', event_type, extract(epoch from available_at - (statement_timestamp() + make_interval(secs => %(skew)s)))::float8 from types
 union all
-select 'suspect', first.event_type, extract(epoch from first.available_at - (statement_timestamp() + make_interval(secs => %(skew)s)))::float8
+select 'suspect', event_type,
+       extract(epoch from min(available_at) - (statement_timestamp() + make_interval(secs => %(skew)s)))::float8
   from (
        select event_type, available_at
          from inbox_deliveries
         where consumer = %(consumer)s and state = 'pending' and suspect
         order by available_at, id
-        limit 1
+        limit 100
        ) as first
+ group by event_type
 union all
 select 'keyed', '', null
  where exists (

@@ -12,7 +12,7 @@ from consumers.dedup.none import NoDedup
 from consumers.dedup.protocol import OnLost
 from consumers.delivery import Delivery
 from consumers.outside import Outside
-from consumers.sources.source import Facts, Take
+from consumers.sources.source import Demand, Facts, Take
 from relay.kernel.observe import Observe
 
 Script = Callable[[Take], Awaitable[None]]
@@ -30,7 +30,7 @@ async def ends(_: Take) -> None:
 def brings(*event_types: str) -> Script:
     """A subscription that brings an event of each of these types."""
 
-    async def run(take: Take) -> None:
+    async def run(take: Take, demand: Demand) -> None:
         take([_delivery(event_type) for event_type in event_types])
         await asyncio.Event().wait()
 
@@ -72,7 +72,7 @@ class FakeSource:
             raise self.refusal
         return Facts(self.name, retention=timedelta(days=7))
 
-    async def run(self, take: Take) -> None:
+    async def run(self, take: Take, demand: Demand) -> None:
         """Follow the script."""
         await self.script(take)
 

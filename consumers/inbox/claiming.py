@@ -1,0 +1,242 @@
+"""From the inbox to the handlers: a permit first, then a row for it."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from consumers.clock import Clock
+from consumers.events import InboxAway, InboxBack, LeaseRecovered
+from consumers.inbox.inbox import Inbox
+from consumers.inbox.rows import Arrival, Claimed
+from consumers.inbox.table import MOST_ROWS, Table
+from consumers.sources.source import Demand, Take
+from idempotency import StoreUnavailableError
+from relay.kernel.backoff import Backoff, Delay, Jitter, uniform
+from relay.kernel.observe import Observe
+
+_AWAY: Final = Delay(first=0.25, most=5.0, jitter=0.25)
+# Ordering keys that one walk visits: some for each permit, or many where the last one found none that may go.
+_KEYS_A_PERMIT: Final = 4
+_FEWEST_KEYS: Final = 20
+_MOST_KEYS: Final = 1_000
+# Polls of several processes drift apart by a tenth to either side.
+_POLL_JITTER: Final = 0.1
+# How long a type that no handler here is for is left to processes that may have one.
+UNKNOWN_SECONDS: Final = 600.0
+# The end waits so long for a claim that is under way: what it brings would otherwise rest until its lease ends.
+_LAST_CLAIM_SECONDS: Final = 1.0
+
+
+@dataclass(slots=True)
+class Round:
+    """Walks from the first ordering key to the last."""
+
+    claimed: int = 0
+    fruitful: bool = True
+    due_in: float = math.inf
+
+
+class Claiming:
+    """Asks for as many rows as may begin, of the types that wait. Where nothing waits it looks every now and then."""
+
+    def __init__(  # noqa: PLR0913 -- each by its name
+        self,
+        table: Table,
+        inbox: Inbox,
+        observe: Observe,
+        clock: Clock,
+        *,
+        poll_seconds: float,
+        jitter: Jitter = uniform,
+    ) -> None:
+        self._table = table
+        self._inbox = inbox
+        self._observe = observe
+        self._clock = clock
+        self._poll_seconds = poll_seconds
+        self._jitter = jitter
+        self._backoff = Backoff(_AWAY, jitter)
+        self._away_since: float | None = None
+        self._news = asyncio.Event()
+        # When the first of each type is due, by the process's clock: of what has no key, and of what is suspect.
+        self._types: dict[str, float] = {}
+        self._suspects: dict[str, float] = {}
+        self._keyed = False
+        self._after = ""
+        self._round = Round()
+        self._look_at = 0.0
+
+    def arrived(self, arrivals: Iterable[Arrival]) -> None:
+        """Something was stored."""
+        for arrival in arrivals:
+            if arrival.ordering_key:
+                self._keyed = True
+            else:
+                self._types[arrival.event_type] = self._clock.monotonic()
+        self._news.set()
+
+    def ended(self, ordering_key: str, event_type: str, due_in: float | None) -> None:
+        """A row was settled: the next of its key may go, or it comes again itself."""
+        if ordering_key:
+            self._keyed = True
+        if due_in is not None and not ordering_key:
+            at = self._clock.monotonic() + due_in
+            self._types[event_type] = min(at, self._types.get(event_type, at))
+        self._news.set()
+
+    async def run(self, take: Take, demand: Demand) -> None:
+        """Claim until cancelled."""
+        while True:
+            demand.freed.clear()
+            self._news.clear()
+            try:
+                if self._clock.monotonic() >= self._look_at:
+                    await self._look()
+                going_on = await self._turn(take, demand)
+            except StoreUnavailableError as error:
+                await self._away(error)
+                continue
+            self._back()
+            if not going_on:
+                await self._rest(demand)
+
+    async def _turn(self, take: Take, demand: Demand) -> bool:
+        """Claim once what may be claimed; false where nothing is to be had for now."""
+        now = self._clock.monotonic()
+        if suspects := self._due(self._suspects, demand, now):
+            return await self._one_alone(suspects, take, demand)
+        room = demand.room
+        if not room:
+            return False
+        claimed = await self._ready(self._due(self._types, demand, now), room, take, demand)
+        if self._keyed and demand.room:
+            claimed += await self._heads(take, demand)
+        return bool(claimed)
+
+    async def _one_alone(self, event_types: Sequence[str], take: Take, demand: Demand) -> bool:
+        """Whoever's last owner died runs by itself: if it was its fault, nobody else pays for it again."""
+        if not demand.idle:
+            return False
+        claimed = await self._claimed(self._table.claim_suspect(event_types), take)
+        if not claimed:
+            self._suspects.clear()
+        return True
+
+    async def _ready(self, event_types: Sequence[str], room: int, take: Take, demand: Demand) -> int:
+        rooms = demand.rooms(event_types)
+        if not rooms:
+            return 0
+        for event_type in rooms:
+            # Whatever arrives from here on counts; the last served is the first no longer.
+            del self._types[event_type]
+        most = min(room, MOST_ROWS)
+        claimed = await self._claimed(self._table.claim_ready(rooms, most), take)
+        found = dict.fromkeys(rooms, 0)
+        for each in claimed:
+            found[each.owned.event_type] += 1
+        for event_type, wanted in rooms.items():
+            if found[event_type] >= wanted or len(claimed) >= most:
+                self._types.setdefault(event_type, self._clock.monotonic())
+        return len(claimed)
+
+    async def _heads(self, take: Take, demand: Demand) -> int:
+        if not self._after:
+            self._round = Round()
+        most = min(_MOST_KEYS, max(_FEWEST_KEYS, _KEYS_A_PERMIT * demand.room) if self._round.fruitful else _MOST_KEYS)
+        heads = await self._table.walk(self._after, most)
+        self._after = heads[-1].key if len(heads) == most else ""
+        self._round.due_in = min([self._round.due_in, *(head.due_in for head in heads if head.due_in > 0)])
+        ready = [head for head in heads if head.ready]
+        rooms = dict(demand.rooms(dict.fromkeys(head.event_type for head in ready)))
+        chosen: list[int] = []
+        for head in ready:
+            if rooms.get(head.event_type, 0) > 0 and len(chosen) < demand.room:
+                rooms[head.event_type] -= 1
+                chosen.append(head.id)
+        claimed = await self._claimed(self._table.claim_heads(chosen), take) if chosen else []
+        self._round.fruitful = bool(claimed)
+        self._round.claimed += len(claimed)
+        if not self._after and not self._round.claimed:
+            # All keys were seen. One of them is free again when its first row ends or is due; others look now and then.
+            self._keyed = False
+            self._look_at = min(self._look_at, self._clock.monotonic() + self._round.due_in)
+        return len(claimed) or int(bool(self._after))
+
+    async def _claimed(self, claim: Awaitable[list[Claimed]], take: Take) -> list[Claimed]:
+        asked = asyncio.ensure_future(claim)
+        try:
+            claimed = await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            await self._hand_back(asked)
+            raise
+        for each in claimed:
+            self._inbox.hold(each.owned)
+        take([each.delivery for each in claimed])
+        return claimed
+
+    async def _hand_back(self, asked: "asyncio.Future[list[Claimed]]") -> None:
+        done, _ = await asyncio.wait([asked], timeout=_LAST_CLAIM_SECONDS)
+        if not done:
+            asked.cancel()
+        elif asked.exception() is None:
+            for each in asked.result():
+                self._inbox.give_back(each.owned, 0.0)
+
+    async def _look(self) -> None:
+        now = self._clock.monotonic()
+        self._look_at = now + self._poll_seconds * (1 - _POLL_JITTER + self._jitter(2 * _POLL_JITTER))
+        for each in await self._table.recover():
+            self._observe(
+                LeaseRecovered(
+                    self._table.identity.consumer,
+                    each.id,
+                    each.event_id,
+                    each.event_type,
+                    each.attempt,
+                    each.owner,
+                    each.alone,
+                )
+            )
+        waiting = await self._table.look()
+        for event_type, due_in in waiting.types.items():
+            at = now + due_in
+            self._types[event_type] = min(at, self._types.get(event_type, at))
+        self._suspects = {event_type: now + due_in for event_type, due_in in waiting.suspects.items()}
+        self._keyed = self._keyed or waiting.keyed
+
+    async def _rest(self, demand: Demand) -> None:
+        """Until something arrives, ends or is due, or it is time to look."""
+        now = self._clock.monotonic()
+        soon = [at for at in (*self._types.values(), *self._suspects.values()) if at > now]
+        seconds = max(0.0, min([self._look_at, *soon]) - now)
+        waits = [asyncio.ensure_future(event.wait()) for event in (self._news, demand.freed)]
+        timer = self._clock.call_later(seconds, self._news.set)
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            for wait in waits:
+                wait.cancel()
+
+    async def _away(self, error: StoreUnavailableError) -> None:
+        pause = self._backoff.next()
+        if self._away_since is None:
+            self._away_since = self._clock.monotonic()
+        self._observe(InboxAway(self._table.identity.consumer, "claim", error, pause))
+        self._look_at = 0.0
+        await self._clock.wait(asyncio.Event(), pause)
+
+    def _back(self) -> None:
+        if self._away_since is not None:
+            away, self._away_since = self._clock.monotonic() - self._away_since, None
+            self._backoff.reset()
+            self._observe(InboxBack(self._table.identity.consumer, "claim", away))
+
+    def _due(self, times: dict[str, float], demand: Demand, now: float) -> list[str]:
+        return [
+            event_type
+            for event_type, at in times.items()
+            if at <= now and (demand.handled(event_type) or at <= now - UNKNOWN_SECONDS)
+        ]

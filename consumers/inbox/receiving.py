@@ -1,0 +1,203 @@
+"""From a source into the inbox: decoded, stored, and only then acknowledged."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import psycopg
+
+from consumers.clock import Clock
+from consumers.dead_letters import REPLAYED_FOR, DeadLetters, attributes_of
+from consumers.decode import decode, undecodable
+from consumers.delivery import Delivery
+from consumers.events import DeadLetterFailed, DeliverySettled, Fate, InboxAway, InboxBack, Stored
+from consumers.handlers import Handlers, Unhandled
+from consumers.inbox.rows import Arrival
+from consumers.inbox.sharding import ShardKey, shard_of
+from consumers.inbox.table import MOST_ROWS, Table
+from consumers.outcome import Invalid
+from consumers.received import Received, Subject, Undecodable
+from consumers.sources.source import Source
+from consumers.tell import lag_of
+from idempotency import StoreUnavailableError
+from relay.errors import BrokerError
+from relay.kernel.backoff import Backoff, Delay, Jitter, uniform
+from relay.kernel.failure import sentence
+from relay.kernel.observe import Observe
+
+_MOST_BYTES: Final = 4_000_000
+_AWAY: Final = Delay(first=0.25, most=5.0, jitter=0.25)
+_DEAD_LETTER_PAUSE: Final = 10.0
+
+
+class Receiving:
+    """One batch after the other, so that what is in order when it arrives is in order in the inbox."""
+
+    def __init__(  # noqa: PLR0913 -- each by its name
+        self,
+        *,
+        consumer: str,
+        upstream: Source,
+        table: Table,
+        handlers: Handlers,
+        dead_letters: DeadLetters,
+        shard_key: ShardKey,
+        stored: Callable[[Sequence[Arrival]], None],
+        observe: Observe,
+        clock: Clock,
+        jitter: Jitter = uniform,
+    ) -> None:
+        self._consumer = consumer
+        self._upstream = upstream
+        self._table = table
+        self._handlers = handlers
+        self._dead_letters = dead_letters
+        self._shard_key = shard_key
+        self._stored = stored
+        self._observe = observe
+        self._clock = clock
+        self._backoff = Backoff(_AWAY, jitter)
+        self._away_since: float | None = None
+        self._waiting: deque[Delivery] = deque()
+        self._news = asyncio.Event()
+        self._never = asyncio.Event()
+
+    def take(self, deliveries: Sequence[Delivery]) -> None:
+        """Take in what the source hands over."""
+        self._waiting.extend(deliveries)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Store what comes, until cancelled; then what is not stored goes back."""
+        batch: list[Delivery] = []
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                while batch := self._batch():
+                    await self._receive(batch)
+        finally:
+            for delivery in [*batch, *self._waiting]:
+                self._upstream.give_back(delivery)
+            self._waiting.clear()
+
+    def _batch(self) -> list[Delivery]:
+        batch: list[Delivery] = []
+        size = 0
+        while self._waiting and len(batch) < MOST_ROWS and size < _MOST_BYTES:
+            delivery = self._waiting.popleft()
+            size += len(delivery.body)
+            batch.append(delivery)
+        return batch
+
+    async def _receive(self, batch: list[Delivery]) -> None:
+        """Acknowledge each when it is where it belongs; what is settled leaves the batch."""
+        arrived: list[tuple[Delivery, Received[Any]]] = []
+        for delivery in list(batch):
+            subject = self._read(delivery)
+            if delivery.attributes.get(REPLAYED_FOR, self._consumer) != self._consumer:
+                await self._settled(delivery, subject, Fate.NOT_MEANT)
+            elif isinstance(subject, Undecodable):
+                await self._bury(delivery, subject)
+            elif isinstance(self._handlers.resolve(subject.event_type, subject.version), Unhandled):
+                await self._settled(delivery, subject, Fate.UNHANDLED)
+            else:
+                arrived.append((delivery, subject))
+                continue
+            batch.remove(delivery)
+        began = self._clock.monotonic()
+        new = await self._store(arrived)
+        duplicates = 0
+        for delivery, subject in arrived:
+            if str(subject.event_id) in new:
+                new.discard(str(subject.event_id))  # of one that came twice in the batch, the second is a duplicate
+                await self._upstream.acknowledge(delivery)
+            elif delivery in batch:
+                duplicates += 1
+                await self._settled(delivery, subject, Fate.DUPLICATE)
+        batch.clear()
+        if arrived:
+            took = self._clock.monotonic() - began
+            self._observe(Stored(self._consumer, len(arrived) - duplicates, duplicates, took))
+
+    def _read(self, delivery: Delivery) -> Subject:
+        try:
+            return decode(delivery)
+        except Exception as error:  # noqa: BLE001 -- a bug of ours must not end the consumer, again at each start
+            return undecodable(delivery, f"it was not read: {sentence(error)}")
+
+    async def _store(self, arrived: Sequence[tuple[Delivery, Received[Any]]]) -> set[str]:
+        """The ids of those that are new; however long the database is away."""
+        if not arrived:
+            return set()
+        arrivals = [self._arrival(delivery, event) for delivery, event in arrived]
+        while True:
+            try:
+                new = await self._table.receive(arrivals)
+            except psycopg.DataError as error:
+                return await self._store_apart(arrived, error)
+            except StoreUnavailableError as error:
+                pause = self._backoff.next()
+                self._away_since = self._away_since or self._clock.monotonic()
+                self._observe(InboxAway(self._consumer, "receive", error, pause))
+                await self._clock.wait(self._never, pause)
+            else:
+                if self._away_since is not None:
+                    away, self._away_since = self._clock.monotonic() - self._away_since, None
+                    self._backoff.reset()
+                    self._observe(InboxBack(self._consumer, "receive", away))
+                self._stored(arrivals)
+                return new
+
+    async def _store_apart(
+        self, arrived: Sequence[tuple[Delivery, Received[Any]]], error: psycopg.DataError
+    ) -> set[str]:
+        """One of them is nothing that Postgres keeps, such as a NUL in a text: the others must not wait for it."""
+        if len(arrived) == 1:
+            ((delivery, _),) = arrived
+            reason = f"the inbox cannot store it: {error.diag.message_primary or type(error).__name__}"
+            await self._bury(delivery, undecodable(delivery, reason))
+            return set()
+        half = len(arrived) // 2
+        return await self._store(arrived[:half]) | await self._store(arrived[half:])
+
+    def _arrival(self, delivery: Delivery, event: Received[Any]) -> Arrival:
+        return Arrival(
+            event_id=event.event_id,
+            event_type=event.event_type,
+            version=event.version,
+            sequence=event.sequence or 0,
+            ordering_key=event.ordering_key,
+            shard=shard_of(self._shard_key(event)),
+            message_id=event.message_id,
+            body=delivery.body,
+            attributes=delivery.attributes,
+        )
+
+    async def _bury(self, delivery: Delivery, subject: Undecodable) -> None:
+        why = Invalid(subject.reason, subject.code)
+        attributes = attributes_of(
+            delivery,
+            why,
+            consumer=self._consumer,
+            subscription=self._upstream.name,
+            attempts=0,
+            now=datetime.fromtimestamp(self._clock.wall(), UTC),
+        )
+        try:
+            await self._dead_letters.send(delivery, attributes)
+        except BrokerError as refused:
+            topic = self._dead_letters.topic
+            self._observe(DeadLetterFailed(self._consumer, topic, subject, refused, _DEAD_LETTER_PAUSE))
+            self._upstream.give_back(delivery, _DEAD_LETTER_PAUSE)
+            return
+        await self._settled(delivery, subject, Fate.UNDECODABLE, why.code, why.reason)
+
+    async def _settled(
+        self, delivery: Delivery, subject: Subject, fate: Fate, code: str = "", reason: str = ""
+    ) -> None:
+        await self._upstream.acknowledge(delivery)
+        lag = lag_of(subject.created_at, delivery.published_at, self._clock.wall())
+        self._observe(DeliverySettled(self._consumer, subject, fate, 0, 0.0, lag, code, reason))

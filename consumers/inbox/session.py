@@ -1,0 +1,74 @@
+"""One connection to the inbox: made when it is needed, made anew when it is lost, used by one statement at a time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import psycopg
+
+from consumers.errors import ConfigurationError
+from idempotency import StoreUnavailableError
+from relay import errors as relay_errors
+from relay.kernel.failure import told
+from relay.postgres.statements import Statements, search_path
+from relay.postgres.wire import COMMIT, Row, Wire
+
+statement = Statements("consumers.inbox")
+Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
+
+# No statement of ours waits for anybody else for long: what others hold is passed over.
+STATEMENT_SECONDS: Final = 10.0
+# Then the server has not said that it gave up, and the session is given up with it.
+_SILENCE_SECONDS: Final = 12.0
+
+
+class Session:
+    """Says one statement after the other. Raises StoreUnavailableError where the database does not answer."""
+
+    def __init__(self, connect: Connect, schema: str, skew: Callable[[], float]) -> None:
+        self._connect = connect
+        self._enter = {"search_path": search_path(schema), "statement_ms": str(round(STATEMENT_SECONDS * 1000))}
+        self._skew = skew
+        self._wire: Wire | None = None
+        self._turn = asyncio.Lock()
+
+    async def ask(self, name: str, values: Mapping[str, object]) -> list[Row]:
+        """The rows of the statement `sql/<name>.sql`.
+
+        Raises psycopg.DataError where a value cannot be kept, and StoreUnavailableError for all else that goes wrong:
+        whether it was done is not known then.
+        """
+        async with self._turn:
+            try:
+                async with asyncio.timeout(_SILENCE_SECONDS):
+                    return await self._say(name, {**values, "skew": self._skew()})
+            except psycopg.DataError:
+                raise
+            except (psycopg.Error, OSError, TimeoutError, relay_errors.RelayError, ConfigurationError) as error:
+                await self._drop()
+                raise StoreUnavailableError(f"the inbox was not reached: {told(error)}") from error
+            except (
+                BaseException
+            ):  # a cancellation leaves a statement on its way, whose answer nobody may take for another
+                await self._drop()
+                raise
+
+    async def close(self) -> None:
+        """End the session."""
+        await self._drop()
+
+    async def _say(self, name: str, values: Mapping[str, object]) -> list[Row]:
+        if self._wire is None or self._wire.ended:
+            await self._drop()
+            self._wire = Wire(await self._connect(), statement, self._enter)
+        wire = self._wire
+        call = wire.call(name, values)
+        if wire.shared:
+            answers = await wire.say(*wire.begin(), call, COMMIT)
+            return answers[-1]
+        return (await wire.say(call))[0]
+
+    async def _drop(self) -> None:
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close()

@@ -1,0 +1,95 @@
+"""A source behind which deliveries are kept: what comes from upstream is stored, what is stored is claimed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+
+from consumers.delivery import Delivery
+from consumers.inbox.claiming import Claiming
+from consumers.inbox.effects import Connections
+from consumers.inbox.inbox import Inbox
+from consumers.inbox.receiving import Receiving
+from consumers.inbox.rows import Owned
+from consumers.inbox.table import Table
+from consumers.sources.source import Demand, Facts, Source, Take
+
+
+class InboxSource:
+    """Hands over rows of the inbox; acknowledging and giving back are words about rows, and `Inbox` says those."""
+
+    def __init__(  # noqa: PLR0913 -- each by its name
+        self,
+        *,
+        upstream: Source,
+        receiving: Receiving,
+        claiming: Claiming,
+        inbox: Inbox,
+        table: Table,
+        connections: Connections,
+        examine: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.name = upstream.name
+        self._upstream = upstream
+        self._receiving = receiving
+        self._claiming = claiming
+        self._inbox = inbox
+        self._table = table
+        self._connections = connections
+        self._examine = examine
+        self._held = 0
+        self._held_bytes = 0
+
+    @property
+    def held_messages(self) -> int:
+        """Deliveries that are being received, and rows that are claimed."""
+        return self._upstream.held_messages + self._held
+
+    @property
+    def held_bytes(self) -> int:
+        """And what they take."""
+        return self._upstream.held_bytes + self._held_bytes
+
+    async def open(self) -> Facts:
+        """Look at both sides."""
+        await self._examine()
+        facts = await self._upstream.open()
+        return Facts(name=facts.name, topic=facts.topic)
+
+    async def run(self, take: Take, demand: Demand) -> None:
+        """Receive and claim until cancelled."""
+
+        def hold(deliveries: Sequence[Delivery]) -> None:
+            self._held += len(deliveries)
+            self._held_bytes += sum(len(delivery.body) for delivery in deliveries)
+            take(deliveries)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._upstream.run(self._receiving.take, demand))
+                tasks.create_task(self._receiving.run())
+                tasks.create_task(self._claiming.run(hold, demand))
+        except BaseExceptionGroup as ended:
+            raise ended.exceptions[0] from None
+
+    async def acknowledge(self, delivery: Delivery) -> bool:
+        """Its row says so already."""
+        self._let_go(delivery, None)
+        return True
+
+    def give_back(self, delivery: Delivery, delay: float = 0.0) -> None:
+        """Let go of its row, unless that was done with a word about its rest."""
+        owned: Owned = delivery.handle
+        self._inbox.give_back(owned, delay)
+        self._let_go(delivery, delay)
+
+    async def close(self, seconds: float) -> None:
+        """Let go of both sides."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._table.close)
+            stack.push_async_callback(self._connections.close)
+            stack.push_async_callback(self._upstream.close, seconds)
+
+    def _let_go(self, delivery: Delivery, due_in: float | None) -> None:
+        self._held -= 1
+        self._held_bytes -= len(delivery.body)
+        self._claiming.ended(delivery.ordering_key, delivery.handle.event_type, due_in)

@@ -1,0 +1,105 @@
+"""What a handler's answer comes to in the inbox."""
+
+import re
+from typing import Any, assert_never
+
+from pydantic import TypeAdapter
+
+from consumers.dedup.protocol import End, UnkeepableError
+from consumers.inbox.rows import Owned, Word
+from consumers.outcome import Dead, Defer, Done, Invalid, Retry, Skip
+from relay.kernel.failure import redacted
+
+_RESULT: TypeAdapter[Any] = TypeAdapter(Any)
+_LONGEST = 1_024
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_LONGEST_CODE = 100
+
+
+def end_of(owned: Owned, end: End) -> Word:
+    """What is written of an end. Raises UnkeepableError where the result is nothing that the table can keep."""
+    match end:
+        case Done(result):
+            return Word(owned=owned, state="done", what="done", outcome="ok", result=kept(result))
+        case Skip(reason):
+            told = _text(reason)
+            return Word(
+                owned=owned, state="done", what="skipped", outcome="skipped", error=told, detail={"reason": told}
+            )
+        case Dead(reason, code):
+            return _failed(owned, "dead", reason, code)
+        case Invalid(reason, code):
+            return _failed(owned, "invalid", reason, code)
+        case _:
+            assert_never(end)
+
+
+def again(owned: Owned, why: Retry | Defer | None, *, counted: bool, rest: float) -> Word:
+    """What is written of a row that is to be handled again."""
+    match why:
+        case Retry(reason, code):
+            told, named = _text(reason), _code(code)
+            return Word(
+                owned=owned,
+                state="pending",
+                what="retry",
+                rest=rest,
+                refunded=not counted,
+                code=named,
+                error=told,
+                detail={"code": named, "error": told, "again_in": round(rest, 3)},
+            )
+        case Defer():
+            return Word(
+                owned=owned,
+                state="pending",
+                what="deferred",
+                rest=rest,
+                refunded=True,
+                deferred=True,
+                detail={"again_in": round(rest, 3)},
+            )
+        case None if counted:
+            fault = "the SDK itself failed"
+            detail = {"code": "FAULT", "error": fault, "again_in": round(rest, 3)}
+            return Word(owned=owned, state="pending", what="retry", rest=rest, code="FAULT", error=fault, detail=detail)
+        case None:
+            # It was cut short: whether it would have died with its process is as open as before.
+            return Word(owned=owned, state="pending", what="aborted:shutdown", rest=rest, refunded=True, cleared=False)
+        case _:
+            assert_never(why)
+
+
+def kept(result: Any) -> str:
+    """A result as JSON; empty for none."""
+    if result is None:
+        return ""
+    try:
+        text = _RESULT.dump_json(result).decode()
+    except Exception as error:
+        raise UnkeepableError from error
+    if _NUL.search(text):
+        raise UnkeepableError from ValueError("the result has a NUL character, which Postgres does not keep in JSON")
+    return text
+
+
+def _failed(owned: Owned, outcome: str, reason: str, code: str) -> Word:
+    told, named = _text(reason), _code(code)
+    return Word(
+        owned=owned,
+        state="failed",
+        what="failed",
+        outcome=outcome,
+        code=named,
+        error=told,
+        detail={"code": named, "error": told},
+    )
+
+
+def _text(reason: object) -> str:
+    """What an operator may read: nobody knows what a handler's reason quotes."""
+    return redacted(str(reason)).replace("\0", "")[:_LONGEST]
+
+
+def _code(code: object) -> str:
+    return redacted(str(code)).replace("\0", "")[:_LONGEST_CODE]
