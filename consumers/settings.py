@@ -22,11 +22,12 @@ class Settings(PubSubSettings):
     NAMESPACE: ClassVar[Namespace] = Namespace(
         program="the consumers",
         command="python -m consumers config",
-        prefixes=("CONSUMERS_", "IDEMPOTENCY_"),
+        prefixes=("CONSUMERS_", "IDEMPOTENCY_", "INBOX_"),
     )
     MISSING: ClassVar[Mapping[str, str]] = {
         "pubsub_project_id": "PUBSUB_PROJECT_ID is not set; name the Google Cloud project of your subscriptions",
         "redis_url": "REDIS_URL is not set; write it like rediss://:password@host:6379, or choose dedup='none'",
+        "database_url": "DATABASE_URL is not set; write it like postgresql://user:password@host:5432/db",
     }
 
     redis_url: SecretStr = SecretStr("")
@@ -42,6 +43,11 @@ class Settings(PubSubSettings):
     idempotency_lease: Annotated[PositiveDuration, Field(ge=parse("1s"))] = parse("60s")
     """How long an event of a consumer that died is left alone; a live one renews its lease four times as often. 1m"""
 
+    database_url: SecretStr = SecretStr("")
+    """The Postgres that has the inbox. Required for dedup='inbox', and not looked at for anything else."""
+    inbox_schema: Annotated[str, Field(min_length=1)] = "public"
+    """The schema of the inbox's tables. public"""
+
     consumers_max_messages: Annotated[int, Field(ge=1, le=100_000)] = 1_000
     """Deliveries that each consumer holds in a process: worked on, waiting, or resting until an attempt. 1000"""
     consumers_max_bytes: Annotated[int, Field(ge=1)] = 64_000_000
@@ -52,7 +58,7 @@ class Settings(PubSubSettings):
     """How long handlers may take to end after SIGTERM; Heroku kills at 30s. 25s"""
 
     consumers_app: str = ""
-    """This process's name among several: `app` in each of its log lines."""
+    """This process's name among several: `app` in each of its log lines, application_name where its inbox is."""
     consumers_log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least severe log line that is written. info"""
     consumers_log_events: bool = False

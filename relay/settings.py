@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, SecretStr, field_validator
 
 from relay.kernel.duration import Duration, PositiveDuration, parse, written
+from relay.postgres.connect import connection_string
 from relay.pubsub_settings import PubSubSettings
 from relay.setting_names import Namespace
 from relay.setting_rules import inconsistencies
@@ -128,20 +127,7 @@ class Settings(PubSubSettings):
     @field_validator("database_url", "relay_listen_url")
     @classmethod
     def _is_conninfo(cls, value: SecretStr) -> SecretStr:
-        text = value.get_secret_value().strip()
-        if text[:1] in {"'", '"'}:
-            raise ValueError("begins with a quote; remove the quotes around it")
-        scheme, plus, _ = text.partition("://")[0].partition("+")
-        if plus and scheme.startswith("postgres"):
-            raise ValueError("names a driver in its scheme; write postgresql:// without the + and what follows it")
-        try:
-            conninfo_to_dict(text)
-        except ProgrammingError:
-            # libpq repeats parts of the string, and with them perhaps the password.
-            raise ValueError(
-                "is not a connection string; write it like postgresql://user:password@host:5432/db"
-            ) from None
-        return SecretStr(text)
+        return SecretStr(connection_string(value.get_secret_value()))
 
     @field_validator("relay_app")
     @classmethod

@@ -45,7 +45,7 @@ def _config(options: argparse.Namespace) -> int:
         warnings += missing(settings, ())
         if not settings.redis_url.get_secret_value():
             warnings.append(Settings.MISSING["redis_url"])
-    lines = list(setting_lines.lines(Settings, {"redis_url": _masked}))
+    lines = list(setting_lines.lines(Settings, {"redis_url": _masked, "database_url": _masked}))
     return setting_lines.show("consumers", lines, warnings, faults, as_json=options.json)
 
 

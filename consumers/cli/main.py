@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from consumers.cli import config, dead_letters, run
+from consumers.cli import config, dead_letters, migrate, run
 from consumers.cli.parts import warned
 from consumers.errors import ConfigurationError
 from consumers.settings import load
@@ -12,12 +12,12 @@ from idempotency import StoreUnavailableError
 from relay import errors as relay_errors
 from relay.kernel.command import FAILED, MISUSED, complain, not_text, release
 from relay.kernel.complaints import Complaints
-from relay.kernel.failure import told
+from relay.kernel.failure import told, told_of_database
 
 _COMPLAINTS = Complaints("consumers", (ConfigurationError, relay_errors.ConfigurationError), load, warned)
 
 # Each module adds its own by `add_to`, in this order.
-COMMANDS = (run, dead_letters, config)
+COMMANDS = (run, migrate, dead_letters, config)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,11 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.command(options))
     except (ConfigurationError, relay_errors.ConfigurationError) as error:
         return _complain(_COMPLAINTS.said(error, str(error)), MISUSED)
+    except relay_errors.MigrationError as error:
+        return _complain(_COMPLAINTS.said(error, str(error)), FAILED)
     except (relay_errors.RelayError, StoreUnavailableError) as error:
         return _complain(_COMPLAINTS.said(error, told(error)), FAILED)
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # what nobody foresaw must not pass the user's hook by
+        if _of_database(error):
+            return _complain(_COMPLAINTS.said(error, told_of_database(error)), FAILED)
         if (trace := _COMPLAINTS.unforeseen(error)) is None:
             raise
         return _complain(trace, FAILED)
@@ -47,6 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _complain(error: object, code: int) -> int:
     complain("consumers", error)
     return code
+
+
+def _of_database(error: Exception) -> bool:
+    """Whether it is one of psycopg's, which is loaded where a command asks a database and nowhere else."""
+    driver = sys.modules.get("psycopg")
+    return driver is not None and isinstance(error, driver.Error)
 
 
 def _parser() -> argparse.ArgumentParser:

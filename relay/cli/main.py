@@ -11,7 +11,7 @@ from relay.cli.parts import warned
 from relay.errors import BrokerError, ConfigurationError, RelayError
 from relay.kernel.command import FAILED, MISUSED, complain, not_text, release
 from relay.kernel.complaints import Complaints
-from relay.kernel.failure import told
+from relay.kernel.failure import told, told_of_database
 from relay.settings import load
 
 _COMPLAINTS = Complaints("relay", (ConfigurationError,), load, warned)
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RelayError as error:
         return _complain(_COMPLAINTS.said(error, str(error)), FAILED)
     except psycopg.Error as error:
-        return _complain(_COMPLAINTS.said(error, _of_database(error)), FAILED)
+        return _complain(_COMPLAINTS.said(error, told_of_database(error)), FAILED)
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # what nobody foresaw must not pass the user's hook by
@@ -48,17 +48,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _complain(error: object, code: int) -> int:
     complain("relay", error)
     return code
-
-
-def _of_database(error: psycopg.Error) -> str:
-    """What may be shown: Postgres quotes values, and functions of the database may say anything about a row.
-
-    What libpq says is several lines, one for each address that it tried and one with what to look at.
-    """
-    if error.diag.message_primary is not None:
-        return told(error)
-    lines = [told(psycopg.OperationalError(line)) for line in str(error).splitlines() if line.strip()]
-    return "\n".join(lines) or type(error).__name__
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -29,6 +29,17 @@ def told(error: BaseException) -> str:
     return storable(_words(error))[:MOST_CHARACTERS] or kind_of(error)
 
 
+def told_of_database(error: Exception) -> str:
+    """The same of an error of psycopg's: Postgres quotes values, and functions of the database may say anything.
+
+    What libpq says is several lines, one for each address that it tried and one with what to look at.
+    """
+    if getattr(getattr(error, "diag", None), "message_primary", None) is not None:
+        return told(error)
+    lines = [told(type(error)(line)) for line in str(error).splitlines() if line.strip()]
+    return "\n".join(lines) or kind_of(error)
+
+
 def code(error: BaseException) -> str:
     """A short name for the reason: a broker's code, an SQLSTATE, or else the kind; of a group, the first error's.
 

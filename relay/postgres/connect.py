@@ -33,6 +33,22 @@ _FINAL = (
 )
 
 
+def connection_string(text: str) -> str:
+    """What somebody wrote for one, as it is used. Raises ValueError, to stand behind the setting's name."""
+    text = text.strip()
+    if text[:1] in {"'", '"'}:
+        raise ValueError("begins with a quote; remove the quotes around it")
+    scheme, plus, _ = text.partition("://")[0].partition("+")
+    if plus and scheme.startswith("postgres"):
+        raise ValueError("names a driver in its scheme; write postgresql:// without the + and what follows it")
+    try:
+        conninfo_to_dict(text)
+    except psycopg.ProgrammingError:
+        # libpq repeats parts of the string, and with them perhaps the password.
+        raise ValueError("is not a connection string; write it like postgresql://user:password@host:5432/db") from None
+    return text
+
+
 def conninfo(url: str, app: str = "", setting: str = DATABASE_URL) -> str:
     """The connection string, with liveness settings where it names none itself, and named after `app` if given.
 

@@ -10,13 +10,14 @@ import pytest
 from tests.support.commands import ROOT
 from tests.support.wheel import built_wheel
 
-# All of the SDK but what counts metrics and what tests use; then the names of everything that was loaded.
+# All of the SDK but what counts metrics, what tests use and what keeps an inbox in Postgres; then the names of
+# everything that was loaded.
 LOAD_ALL = """
 import importlib, json, pkgutil, sys
 sys.modules["psycopg"] = None  # which cannot be imported where there is no libpq
 import consumers
 for module in pkgutil.walk_packages(consumers.__path__, "consumers."):
-    if not module.name.startswith(("consumers.metrics", "consumers.testing", "consumers.__main__")):
+    if not module.name.startswith(("consumers.metrics", "consumers.testing", "consumers.__main__", "consumers.inbox.")):
         importlib.import_module(module.name)
 print(json.dumps(sorted(sys.modules)))
 """
@@ -131,3 +132,23 @@ def test_without_libpq_events_can_be_emitted(environment: Path) -> None:
     """By whatever library the service has its connection from."""
     done = _python(environment, "-c", "import sys; sys.modules['psycopg'] = None; from relay import Event, emit")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_without_libpq_the_inbox_is_printed_and_not_migrated(environment: Path) -> None:
+    """What is missing is named with the remedy; who prints its SQL asks no database."""
+    program = RUN_WITHOUT.replace("sys.argv.pop(1)", "'psycopg'")
+    printed = _python(environment, "-c", program, "migrate", "--sql")
+    refused = subprocess.run(
+        [environment / "bin" / "python", "-c", program, "migrate"],
+        cwd=environment,
+        env={"PATH": "/usr/bin:/bin", "DATABASE_URL": "postgresql://u@h/db"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (printed.returncode, printed.stderr) == (0, "")
+    assert "create table inbox_deliveries" in printed.stdout
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("consumers: the inbox needs psycopg and libpq, which cannot be loaded here: ")
+    assert refused.stderr.endswith("; run: pip install 'psycopg[binary]'\n")

@@ -12,15 +12,19 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from consumers.inbox.schema import INBOX
 from relay.dev.account import postgres_account
 from relay.dev.programs import postgres_programs
 from relay.dev.sandbox import Sandbox
 from relay.outbox import schema
+from relay.outbox.ladder import OUTBOX
+from relay.postgres.ladder import Ladder
+from relay.postgres.schema import Versions
 from tests.support.commands import ROOT
 
 PAGE = (ROOT / "docs/migrations.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^```python\n# ([\w./]+).*\n((?:(?!```).*\n)*)```$", PAGE, re.MULTILINE))
-BY_RELAY, AS_SQL, BY_ALEMBIC, BY_DJANGO = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+BY_RELAY, AS_SQL, BY_ALEMBIC, BY_DJANGO, OF_INBOX = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 ALEMBIC_INI = "[alembic]\nscript_location = revisions\npath_separator = os\n"
 MANAGE = (
@@ -95,10 +99,15 @@ class Reader:
             (self._folder / file.partition("#")[0].strip()).write_text(done.stdout)
         return done
 
-    def version(self, name: str = "public") -> int:
+    def version(self, name: str = "public", ladder: Ladder = OUTBOX) -> int:
         """What is there now."""
         with psycopg.connect(self._database) as connection:
-            return schema.version(connection, name)
+            return Versions(ladder).version(connection, name)
+
+    def execute(self, script: str) -> None:
+        """Say it to the database."""
+        with psycopg.connect(self._database) as connection:
+            connection.execute(script.encode())
 
 
 @pytest.fixture
@@ -160,3 +169,16 @@ def test_django_makes_an_outbox(reader: Reader) -> None:
     )
     reader.run("python manage.py migrate")
     assert (reader.version(), reader.version("events")) == (0, schema.newest())
+
+
+def test_the_inbox_goes_where_the_page_says(reader: Reader) -> None:
+    """Listed, up, away, and up again through psql; whoever works on it can be given what the page gives."""
+    versions = []
+    for line in OF_INBOX.splitlines():
+        reader.run(line)
+        versions.append(reader.version(ladder=INBOX))
+    assert versions == [0, INBOX.newest(), 0, 0, INBOX.newest()]
+    assert reader.version() == 0
+
+    (granted,) = re.findall(r"^```sql\n(grant .*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+    reader.execute(f"create role shop_consumers; {granted} drop owned by shop_consumers; drop role shop_consumers")

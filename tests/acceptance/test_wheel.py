@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from consumers.inbox.schema import INBOX
 from tests.support.commands import ROOT
 from tests.support.wheel import built_wheel
 
@@ -33,6 +34,32 @@ def test_every_file_of_the_packages_is_in_it(installed: Path) -> None:
     assert written <= packed
     roots = {name.split("/")[0].split("-")[0] for name in packed}
     assert roots == {"relay", "consumers", "idempotency", "outbox_relay"}
+
+
+def test_the_inbox_finds_its_steps_and_its_statements_where_it_is_installed(installed: Path, tmp_path: Path) -> None:
+    """As the code has them."""
+    program = """
+import consumers.inbox
+from importlib.resources import files
+from consumers.inbox.schema import INBOX
+print(consumers.inbox.__file__)
+print(*sorted(entry.name for entry in (files("consumers.inbox") / "sql").iterdir()))
+print(*(each.name for each in INBOX.migrations()))
+"""
+    printed = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert printed.returncode == 0, printed.stderr
+    home, statements, steps = printed.stdout.splitlines()
+    assert home.startswith(str(installed))
+    assert statements.split() == sorted(path.name for path in (ROOT / "consumers/inbox/sql").glob("*.sql"))
+    assert steps.split() == [each.name for each in INBOX.migrations()]
 
 
 def test_alembic_and_django_find_the_steps_where_it_is_installed(installed: Path, tmp_path: Path) -> None:

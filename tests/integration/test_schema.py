@@ -13,6 +13,7 @@ import pytest
 from psycopg import errors as pg
 from psycopg import sql
 
+from consumers.inbox.schema import INBOX
 from relay import emit
 from relay.brokers.pubsub_reader import Received, Source
 from relay.dev.account import postgres_account
@@ -25,6 +26,8 @@ from relay.operate.audit import AuditedOutbox, audit
 from relay.outbox import schema, script
 from relay.outbox.outbox import Outbox
 from relay.postgres.connect import connect, connect_async
+from relay.postgres.schema import Versions
+from relay.postgres.script import Script
 from relay.publisher.publisher import Publisher
 from relay.routes import Routes
 from relay.testing.databases import fresh_database
@@ -127,6 +130,17 @@ def test_every_version_of_postgres_takes_the_printed_steps(any_server: str) -> N
         ):
             connection.execute(statement.encode())
         assert schema.migrate(connection, "public", NEWEST) == []
+
+
+def test_every_version_of_postgres_takes_every_step_of_the_inbox(any_server: str) -> None:
+    """There and back, as it is migrated and as it is printed."""
+    inboxes, printed = Versions(INBOX), Script(INBOX)
+    with fresh_database(any_server) as url, psycopg.connect(url, autocommit=True) as connection:
+        for target in (INBOX.newest(), 0, *range(1, INBOX.newest() + 1), 0):
+            inboxes.migrate(connection, "public", target)
+        for statement in (printed.up("public", INBOX.newest()), printed.down("public", 0)):
+            connection.execute(statement.encode())
+        assert portrait(connection) == []
 
 
 class ReaderInHand:

@@ -15,6 +15,7 @@ from tests.support.roles_of_tests import Roles
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0
+_SETTINGS = ("RELAY_", "PUBSUB_", "GOOGLE_", "CONSUMERS_", "IDEMPOTENCY_", "INBOX_", "REDIS_")
 # As whom a command connects; None is the owner of the outbox.
 ROLE_OF: dict[str, Role | None] = {
     "run": Role.RELAY,
@@ -38,21 +39,22 @@ ROLE_OF: dict[str, Role | None] = {
 
 
 class Commands:
-    """Runs `python -m relay` in an environment of its own: nothing of the caller's settings reaches it.
+    """Runs `python -m relay`, or another program, in an environment of its own: no setting of the caller's reaches it.
 
     With `roles`, each command connects as the role that it is for, unless its call names a DATABASE_URL itself.
     """
 
-    def __init__(self, settings: Mapping[str, str], folder: Path, roles: Roles | None = None) -> None:
-        kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("RELAY_", "PUBSUB_", "GOOGLE_"))
-        }
+    def __init__(
+        self, settings: Mapping[str, str], folder: Path, roles: Roles | None = None, program: str = "relay"
+    ) -> None:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
         kept.pop("DATABASE_URL", None)
         self.settings = dict(settings)
         self._base = {**kept, "PYTHONPATH": str(ROOT)}
         # Elsewhere than the repository: a developer's .env must not reach the tests.
         self._folder = folder
         self._roles = roles
+        self._program = program
 
     def __call__(self, *arguments: str, stdin: str | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; `stdin` is what another program would pipe to it."""
@@ -60,8 +62,8 @@ class Commands:
         # Other code than this has imports of its own.
         if environment["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT):
             return forked.run(
-                "relay.__main__:main",
-                ["relay", *arguments],
+                f"{self._program}.__main__:main",
+                [self._program, *arguments],
                 env=environment,
                 cwd=self._folder,
                 stdin=stdin,
@@ -95,9 +97,8 @@ class Commands:
                 process.kill()
                 process.communicate()
 
-    @staticmethod
-    def _command(arguments: tuple[str, ...]) -> list[str]:
-        return [sys.executable, "-m", "relay", *arguments]
+    def _command(self, arguments: tuple[str, ...]) -> list[str]:
+        return [sys.executable, "-m", self._program, *arguments]
 
     def _environment(self, settings: Mapping[str, str], arguments: tuple[str, ...] = ("run",)) -> dict[str, str]:
         return {**self._base, **self.settings, **self._as_its_role(arguments), **settings}

@@ -16,7 +16,14 @@ from typing import NamedTuple
 
 _FORKS = get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    [__name__, "pytest.__main__", "relay.cli.main", "django.core.management", "django.db.backends.postgresql.base"]
+    [
+        __name__,
+        "pytest.__main__",
+        "relay.cli.main",
+        "consumers.cli.main",
+        "django.core.management",
+        "django.db.backends.postgresql.base",
+    ]
 )
 
 

@@ -3,10 +3,12 @@
 from typing import Any
 
 import psycopg
+from psycopg import sql
 
 # Everything that a migration can make, by its definition and not by its oid.
 _PORTRAIT = """
-    select 'relation', relname::text, relkind::text from pg_class where relnamespace = %(schema)s::regnamespace
+    select 'relation', relname::text, concat_ws(' ', relkind, reloptions)
+      from pg_class where relnamespace = %(schema)s::regnamespace
     union all
     -- By its place among those that are there: a column that was dropped and made again has a number of its own.
     select 'column', attrelid::regclass::text, concat_ws(' ', row_number() over (partition by attrelid order by attnum),
@@ -24,6 +26,10 @@ _PORTRAIT = """
     select 'function', oid::regprocedure::text, pg_get_functiondef(oid)
       from pg_proc where pronamespace = %(schema)s::regnamespace
     union all
+    select 'trigger', tgname::text, pg_get_triggerdef(pg_trigger.oid)
+      from pg_trigger join pg_class on pg_class.oid = tgrelid
+     where relnamespace = %(schema)s::regnamespace and not tgisinternal
+    union all
     select 'type', typname::text, '' from pg_type where typnamespace = %(schema)s::regnamespace
     union all
     select 'comment', pg_describe_object(classoid, objoid, objsubid), description
@@ -40,6 +46,8 @@ def portrait(
     return [entry for entry in found if but is None or but not in f"{entry}"]
 
 
-def recorded(connection: psycopg.Connection[Any]) -> list[tuple[Any, ...]]:
+def recorded(connection: psycopg.Connection[Any], table: str = "outbox_migrations") -> list[tuple[Any, ...]]:
     """The steps that were taken, as the database has them."""
-    return connection.execute("select version, name from outbox_migrations order by version").fetchall()
+    return connection.execute(
+        sql.SQL("select version, name from {} order by version").format(sql.Identifier(table))
+    ).fetchall()

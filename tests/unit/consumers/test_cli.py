@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import consumers.cli
@@ -52,7 +53,7 @@ def test_every_command_has_examples_that_it_understands(name: str) -> None:
 
     assert examples
     for example in examples:
-        words = shlex.split(example)
+        words = shlex.split(example.partition(" > ")[0])
         assert words[:3] == ["python", "-m", "consumers"]
         assert words[3 : 3 + len(name.split())] == name.split()
         assert callable(_parser().parse_args(words[3:]).command)
@@ -93,6 +94,16 @@ def printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
             relay_errors.BrokerError("UNAVAILABLE", f'the value "{SECRET}" is'),
             1,
             ['consumers: UNAVAILABLE: the value "…" is'],
+        ),
+        (
+            relay_errors.MigrationError('cannot drop table "shop"; nothing was changed'),
+            1,
+            ['consumers: cannot drop table "shop"; nothing was changed'],
+        ),
+        (
+            psycopg.OperationalError(f"password={SECRET} is refused\n\tIs the server running?\n"),
+            1,
+            ["consumers: password=… is refused", "consumers: Is the server running?"],
         ),
         (StoreUnavailableError(f"no answer of redis://:{SECRET}@h"), 1, ["consumers: no answer of redis://…@h"]),
         (KeyboardInterrupt(), 130, []),

@@ -48,6 +48,26 @@ def test_no_password_is_shown(
     assert line["value"] == shown
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (f"postgresql://u:{SECRET}@h:5432/db", "postgresql://***@h:5432/db"),
+        (f"host=h password={SECRET}", "***"),
+        (f"postgresql://h/db?password={SECRET}", "***"),
+    ],
+)
+def test_no_password_of_the_inbox_is_shown(
+    url: str, shown: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whichever way it is written; whether libpq can read it is not asked."""
+    monkeypatch.setenv("DATABASE_URL", url)
+    assert main(["config", "--json"]) == 0
+    said = capsys.readouterr()
+    assert SECRET not in said.out + said.err
+    (line,) = (line for line in json.loads(said.out)["settings"] if line["name"] == "DATABASE_URL")
+    assert line["value"] == shown
+
+
 def test_an_incomplete_configuration_is_shown_with_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     """It is for finding out, and exits 0."""
     Path(".env").write_text("IDEMPOTENCY_TTL=48h\n")

@@ -51,6 +51,8 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "IDEMPOTENCY_PREFIX": "pf",
         "IDEMPOTENCY_TTL": "30d",
         "IDEMPOTENCY_LEASE": "1m",
+        "DATABASE_URL": "",
+        "INBOX_SCHEMA": "public",
         "CONSUMERS_MAX_MESSAGES": "1000",
         "CONSUMERS_MAX_BYTES": "64000000",
         "CONSUMERS_ACK_DEADLINE": "1m",
@@ -108,6 +110,7 @@ def test_the_environment_goes_over_dot_env(monkeypatch: pytest.MonkeyPatch) -> N
         ({"CONSUMERS_LOG_EVENTS": "maybe"}, "CONSUMERS_LOG_EVENTS is 'maybe': write on or off"),
         ({"IDEMPOTENCY_TTL": "0"}, "IDEMPOTENCY_TTL must be longer than zero"),
         ({"IDEMPOTENCY_LEASE": "10ms"}, "IDEMPOTENCY_LEASE is '10ms': input should be greater than or equal to"),
+        ({"INBOX_SCHEMA": " "}, "INBOX_SCHEMA is ' ': string should have at least 1 character"),
         ({"IDEMPOTENCY_PREFIX": "a{b"}, "IDEMPOTENCY_PREFIX is 'a{b': "),
         ({"GOOGLE_CREDENTIALS_JSON": SECRET}, "GOOGLE_CREDENTIALS_JSON is neither a key file's JSON nor its base64"),
         (
@@ -146,6 +149,7 @@ def test_a_mistyped_name_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONSUMERS_MAX_MESAGES", SECRET)
     monkeypatch.setenv("IDEMPOTENCY_TLL", "1h")
     monkeypatch.setenv("IDEMPOTENCY_XYZ", "1h")
+    monkeypatch.setenv("INBOX_SHEMA", "x")
     monkeypatch.setenv("RELAY_TOPPIC", "x")
     monkeypatch.setenv("REDIS_TIMEOUT", "x")
 
@@ -153,7 +157,15 @@ def test_a_mistyped_name_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
         "CONSUMERS_MAX_MESAGES is no setting of the consumers and has no effect; did you mean CONSUMERS_MAX_MESSAGES?",
         "IDEMPOTENCY_TLL is no setting of the consumers and has no effect; did you mean IDEMPOTENCY_TTL?",
         "IDEMPOTENCY_XYZ is no setting of the consumers and has no effect; `python -m consumers config` lists them all",
+        "INBOX_SHEMA is no setting of the consumers and has no effect; did you mean INBOX_SCHEMA?",
     ]
+
+
+@pytest.mark.parametrize("url", ["sqlite:///db", "postgresql+asyncpg://u@h/db", f"postgresql://u:{SECRET}@h:x"])
+def test_a_database_of_the_service_is_none_of_ours(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever has no inbox may have a DATABASE_URL for anything."""
+    monkeypatch.setenv("DATABASE_URL", url)
+    assert refusals(load(pubsub_project_id="p", redis_url="redis://h")) == []
 
 
 def test_what_is_missing_depends_on_the_consumers() -> None:

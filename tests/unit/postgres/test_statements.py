@@ -5,7 +5,9 @@ import pytest
 from psycopg import postgres
 from psycopg.adapt import Transformer
 
-from relay.postgres.statements import numbers, texts
+from relay.postgres.statements import Statements, numbers, texts
+from relay.postgres.wire import prepared
+from tests.support.commands import ROOT
 
 TEXTS = [
     [],
@@ -27,6 +29,14 @@ def test_texts_come_back_as_they_were(values: list[str]) -> None:
 def test_numbers_come_back_as_they_were(values: list[int]) -> None:
     """In their order."""
     assert _read(numbers(values), "int8") == values
+
+
+def test_statements_of_one_name_are_kept_apart_by_their_package() -> None:
+    """The outbox's and the inbox's are said in one process."""
+    outbox, inbox = Statements("relay.outbox"), Statements("consumers.inbox")
+    assert outbox("enter") == (ROOT / "relay/outbox/sql/enter.sql").read_bytes()
+    assert inbox("enter") == (ROOT / "consumers/inbox/sql/enter.sql").read_bytes()
+    assert prepared(outbox, "look") != prepared(inbox, "look")
 
 
 def _read(literal: str, name: str) -> list[object]:
