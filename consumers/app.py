@@ -26,6 +26,7 @@ from consumers.handlers import (
     shape,
 )
 from consumers.retry import RetryPolicy
+from consumers.sharding import ShardKey, of_aggregate
 from relay.kernel.observe import Observe, to_all
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class Consumer:
             `-dead-letters` behind it.
         lifespan: An asynchronous context manager around the consumer's work, called without arguments; what it yields
             is `ctx.state`.
+        shard_by: With an inbox and INBOX_SHARD_COUNT, what stays together on one process: a function of the event that
+            gives a text. Default: its aggregate.
     """
 
     def __init__(  # noqa: PLR0913 -- each by its name, each with a default
@@ -79,6 +82,7 @@ class Consumer:
         classification: Classification | None = None,
         dead_letter_topic: str | None = None,
         lifespan: Lifespan | None = None,
+        shard_by: ShardKey = of_aggregate,
     ) -> None:
         self.name = _checked_name(name)
         self.subscription = subscription or name
@@ -96,6 +100,7 @@ class Consumer:
         )
         self.concurrency = standard.concurrency if concurrency is None else _checked_concurrency(concurrency)
         self.lifespan = lifespan
+        self.shard_by = shard_by
         self.handlers = Handlers()
         self._timeout = standard.timeout if timeout is _UNSET else _checked_timeout(timeout)
         self._retry = retry or standard.retry

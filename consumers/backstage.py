@@ -5,16 +5,20 @@ from typing import TYPE_CHECKING, assert_never
 
 from redis.asyncio import Redis, RedisCluster
 
-from consumers.dead_letters import CarefulDeadLetters
+from consumers.dead_letters import CarefulDeadLetters, DeadLetters
 from consumers.dedup.claim import ClaimDedup
 from consumers.dedup.mark import MarkDedup
 from consumers.dedup.none import NoDedup
 from consumers.dedup.protocol import Dedup, Mode
 from consumers.errors import ConfigurationError
+from consumers.handlers import Defaults
+from consumers.inbox.address import checked
 from consumers.outside import Outside
+from consumers.retry import Exponential
 from consumers.settings import Settings
 from consumers.sources.pubsub import PubSubSource
 from consumers.sources.pubsub_dead_letters import PubSubDeadLetters
+from consumers.sources.source import Source
 from idempotency import InvalidUrlError, Manager, connect
 from relay import errors as relay_errors
 from relay.brokers.pubsub_client import PubSubAddress
@@ -39,29 +43,83 @@ class Backstage:
     def of(self, consumer: "Consumer", observe: Observe) -> Outside:
         """What this consumer works with. Raises ConfigurationError where there are no credentials."""
         settings = self._settings
-        deadline = settings.consumers_ack_deadline.total_seconds()
+        source = self._subscription(consumer, observe)
+        dead_letters = CarefulDeadLetters(
+            PubSubDeadLetters(self._address, consumer.dead_letter_topic),
+            # What the hook fails on, it fails on in the delivery's line as well, and is told of there.
+            line_redaction.Redaction(redaction(settings)),
+        )
+        if consumer.dedup is Mode.INBOX:
+            return self._with_inbox(consumer, source, dead_letters, observe)
         return Outside(
-            source=PubSubSource(
-                self._address,
-                consumer.subscription,
-                consumer=consumer.name,
-                max_messages=settings.consumers_max_messages,
-                max_bytes=settings.consumers_max_bytes,
-                observe=observe,
-                deadline=round(deadline),
-                extend_every=deadline / 4,
-            ),
+            source=source,
             dedup=self._dedup(consumer),
-            dead_letters=CarefulDeadLetters(
-                PubSubDeadLetters(self._address, consumer.dead_letter_topic),
-                # What the hook fails on, it fails on in the delivery's line as well, and is told of there.
-                line_redaction.Redaction(redaction(settings)),
-            ),
+            dead_letters=dead_letters,
             observe=observe,
             locks=self._store,
             outlived=self._outlived,
             # Whatever rests is held: where that were all there is room for, nothing new would come in.
             most_resting=max(1, settings.consumers_max_messages // 2),
+        )
+
+    def _subscription(self, consumer: "Consumer", observe: Observe) -> PubSubSource:
+        settings = self._settings
+        deadline = settings.consumers_ack_deadline.total_seconds()
+        return PubSubSource(
+            self._address,
+            consumer.subscription,
+            consumer=consumer.name,
+            max_messages=settings.consumers_max_messages,
+            max_bytes=settings.consumers_max_bytes,
+            observe=observe,
+            deadline=round(deadline),
+            extend_every=deadline / 4,
+        )
+
+    def _with_inbox(
+        self, consumer: "Consumer", upstream: Source, dead_letters: DeadLetters, observe: Observe
+    ) -> Outside:
+        from consumers.inbox.building import Place, build  # noqa: PLC0415 -- loads libpq, which others do without
+
+        settings = self._settings
+        place = Place(
+            url=checked(settings.database_url.get_secret_value()),
+            schema=settings.inbox_schema,
+            app=settings.consumers_app,
+            lease_seconds=settings.inbox_lease_ms.total_seconds(),
+            heartbeat_seconds=settings.inbox_heartbeat_ms.total_seconds(),
+            poll_seconds=settings.inbox_poll_ms.total_seconds(),
+            connections=settings.inbox_connections,
+            shard=settings.inbox_shard_index,
+            shards=settings.inbox_shard_count,
+        )
+        built = build(
+            place,
+            consumer=consumer.name,
+            handlers=consumer.handlers,
+            upstream=upstream,
+            dead_letters=dead_letters,
+            shard_key=consumer.shard_by,
+            observe=observe,
+        )
+        return Outside(
+            source=built.source,
+            dedup=built.dedup,
+            effects=built.effects,
+            dead_letters=dead_letters,
+            observe=observe,
+            locks=self._store,
+            defaults=Defaults(
+                concurrency=settings.inbox_concurrency,
+                timeout=settings.inbox_lease_ms * 0.75,
+                retry=Exponential(
+                    settings.inbox_retry_base_ms,
+                    most=settings.inbox_retry_max_ms,
+                    jitter=settings.inbox_retry_jitter_ms,
+                    max_attempts=settings.inbox_max_attempts,
+                ),
+            ),
+            outlived=self._outlived,
         )
 
     async def close(self) -> None:
@@ -79,6 +137,8 @@ class Backstage:
                 return MarkDedup(self._store, consumer.name)
             case Mode.CLAIM | Mode.MARK:
                 raise ConfigurationError(Settings.MISSING["redis_url"])
+            case Mode.INBOX:
+                raise ValueError("an inbox is built with its source")
             case _:
                 assert_never(consumer.dedup)
 
@@ -104,7 +164,13 @@ def missing(settings: Settings, consumers: "Sequence[Consumer]") -> list[str]:
         faults += [
             f"{Settings.MISSING['redis_url']} (consumer {consumer.name!r} has dedup={consumer.dedup.value!r})"
             for consumer in consumers
-            if consumer.dedup is not Mode.NONE
+            if consumer.dedup in (Mode.CLAIM, Mode.MARK)
+        ]
+    if not settings.database_url.get_secret_value():
+        faults += [
+            f"{Settings.MISSING['database_url']} (consumer {consumer.name!r} has dedup={consumer.dedup.value!r})"
+            for consumer in consumers
+            if consumer.dedup is Mode.INBOX
         ]
     return faults
 

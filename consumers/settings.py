@@ -10,7 +10,7 @@ from consumers.errors import ConfigurationError
 from idempotency import InvalidKeyError
 from idempotency import Settings as StoreSettings
 from relay import errors as relay_errors
-from relay.kernel.duration import Duration, PositiveDuration, parse
+from relay.kernel.duration import Duration, PositiveDuration, parse, written
 from relay.pubsub_settings import PubSubSettings
 from relay.setting_base import ends_too_late
 from relay.setting_names import Namespace
@@ -47,6 +47,28 @@ class Settings(PubSubSettings):
     """The Postgres that has the inbox. Required for dedup='inbox', and not looked at for anything else."""
     inbox_schema: Annotated[str, Field(min_length=1)] = "public"
     """The schema of the inbox's tables. public"""
+    inbox_concurrency: Annotated[int, Field(ge=1, le=10_000)] = 10
+    """Handlers of a consumer with an inbox that run at once in a process, where it says nothing else. 10"""
+    inbox_lease_ms: Annotated[PositiveDuration, Field(ge=parse("1s"))] = parse("60s")
+    """How long a delivery of a process that died is left alone; handlers have three quarters of it. 1m"""
+    inbox_heartbeat_ms: PositiveDuration = parse("15s")
+    """How often a live process renews the leases of what it works on; at most half as long as they are. 15s"""
+    inbox_poll_ms: Annotated[PositiveDuration, Field(ge=parse("10ms"))] = parse("500ms")
+    """How often a process looks for what others have stored or left behind. 500ms"""
+    inbox_max_attempts: Annotated[int, Field(ge=-1)] = 3
+    """Attempts at a delivery, where its consumer has no retry policy; -1 is without an end. 3"""
+    inbox_retry_base_ms: PositiveDuration = parse("5s")
+    """And the wait after the first of them, doubling. 5s"""
+    inbox_retry_max_ms: PositiveDuration = parse("120s")
+    """Up to this long. 2m"""
+    inbox_retry_jitter_ms: Duration = parse("500ms")
+    """And so much more at random. 500ms"""
+    inbox_connections: Annotated[int, Field(ge=1, le=1_000)] = 4
+    """Connections for ctx.transaction() at most, beside four for the inbox itself. 4"""
+    inbox_shard_index: Annotated[int, Field(ge=0)] = 0
+    """Which part of the deliveries this process handles, from 0; the others leave it to this one. 0"""
+    inbox_shard_count: Annotated[int, Field(ge=1, le=10_000)] = 1
+    """Into how many parts they are divided: the same in every process of a consumer. 1"""
 
     consumers_max_messages: Annotated[int, Field(ge=1, le=100_000)] = 1_000
     """Deliveries that each consumer holds in a process: worked on, waiting, or resting until an attempt. 1000"""
@@ -93,6 +115,7 @@ class Settings(PubSubSettings):
         """A sentence for each thing that is wrong with the settings together."""
         yield from super().faults()
         yield from ends_too_late("CONSUMERS_SHUTDOWN_MS", self.consumers_shutdown_ms, self.dyno)
+        yield from self._inbox_faults()
         if not self.redis_ca_file:
             return
         if not self.redis_tls_verify:
@@ -103,6 +126,25 @@ class Settings(PubSubSettings):
             yield (
                 f"REDIS_CA_FILE names {self.redis_ca_file!r}, which cannot be read: {error.strerror}; "
                 "name a file with certificates that is there"
+            )
+
+    def _inbox_faults(self) -> Iterator[str]:
+        if self.inbox_heartbeat_ms * 2 > self.inbox_lease_ms:
+            yield (
+                f"INBOX_HEARTBEAT_MS is {written(self.inbox_heartbeat_ms)}, more than half of INBOX_LEASE_MS, which is "
+                f"{written(self.inbox_lease_ms)}: one late heartbeat would lose every lease; give a third of it or less"
+            )
+        if self.inbox_retry_max_ms < self.inbox_retry_base_ms:
+            yield (
+                f"INBOX_RETRY_MAX_MS is {written(self.inbox_retry_max_ms)}, less than INBOX_RETRY_BASE_MS, which is "
+                f"{written(self.inbox_retry_base_ms)}; give that or more"
+            )
+        if self.inbox_max_attempts == 0:
+            yield "INBOX_MAX_ATTEMPTS is 0; give 1 to try once, more to retry, or -1 for no limit"
+        if self.inbox_shard_index >= self.inbox_shard_count:
+            yield (
+                f"INBOX_SHARD_INDEX is {self.inbox_shard_index} of {self.inbox_shard_count}, INBOX_SHARD_COUNT; the parts "
+                f"count from 0 to {self.inbox_shard_count - 1}"
             )
 
     @property

@@ -15,10 +15,10 @@ from consumers.delivery import Delivery
 from consumers.events import DeadLetterFailed, DeliverySettled, Fate, InboxAway, InboxBack, Stored
 from consumers.handlers import Handlers, Unhandled
 from consumers.inbox.rows import Arrival
-from consumers.inbox.sharding import ShardKey, shard_of
 from consumers.inbox.table import MOST_ROWS, Table
 from consumers.outcome import Invalid
 from consumers.received import Received, Subject, Undecodable
+from consumers.sharding import ShardKey, shard_of
 from consumers.sources.source import Source
 from consumers.tell import lag_of
 from idempotency import StoreUnavailableError
