@@ -143,8 +143,8 @@ class Settings(PubSubSettings):
             yield "INBOX_MAX_ATTEMPTS is 0; give 1 to try once, more to retry, or -1 for no limit"
         if self.inbox_shard_index >= self.inbox_shard_count:
             yield (
-                f"INBOX_SHARD_INDEX is {self.inbox_shard_index} of {self.inbox_shard_count}, INBOX_SHARD_COUNT; the parts "
-                f"count from 0 to {self.inbox_shard_count - 1}"
+                f"INBOX_SHARD_INDEX is {self.inbox_shard_index} of INBOX_SHARD_COUNT, {self.inbox_shard_count}; "
+                f"the parts count from 0 to {self.inbox_shard_count - 1}"
             )
 
     @property

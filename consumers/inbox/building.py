@@ -115,7 +115,7 @@ def build(  # noqa: PLR0913 -- each by its name
 
 
 async def _examine(connect: Callable[[], Any], schema: str) -> None:
-    """Raise ConfigurationError where the inbox is none that this code works on, StoreUnavailableError where it is away."""
+    """Raise ConfigurationError where it is no inbox that this code works on, StoreUnavailableError where it is away."""
     try:
         connection = await connect()
         try:

@@ -71,7 +71,9 @@ class InboxEffects:
         self._inbox = inbox
         self._table = table
         self._connections = connections
-        self._call = Call(f"select {psycopg.sql.Identifier(schema, 'inbox_complete').as_string(None)}(\n", _UNKEPT)
+        self._call = Call(
+            f"select {psycopg.sql.Identifier(schema, 'inbox_complete').as_string(None)}(\n", _UNKEPT, ")::text"
+        )
         self._confirmations: Gather[Owned, bool] = Gather(table.confirm, most=MOST_ROWS, at_once=1)
         self.transaction = connections.transaction
         self.transaction_in_thread = connections.transaction_in_thread

@@ -30,7 +30,7 @@ async def ends(_: Take) -> None:
 def brings(*event_types: str) -> Script:
     """A subscription that brings an event of each of these types."""
 
-    async def run(take: Take, demand: Demand) -> None:
+    async def run(take: Take) -> None:
         take([_delivery(event_type) for event_type in event_types])
         await asyncio.Event().wait()
 
@@ -72,7 +72,7 @@ class FakeSource:
             raise self.refusal
         return Facts(self.name, retention=timedelta(days=7))
 
-    async def run(self, take: Take, demand: Demand) -> None:
+    async def run(self, take: Take, demand: Demand) -> None:  # noqa: ARG002 -- as any source takes it
         """Follow the script."""
         await self.script(take)
 
