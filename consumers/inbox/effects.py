@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import psycopg
+from psycopg import sql
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from consumers.dedup.protocol import Begun
@@ -71,9 +72,8 @@ class InboxEffects:
         self._inbox = inbox
         self._table = table
         self._connections = connections
-        self._call = Call(
-            f"select {psycopg.sql.Identifier(schema, 'inbox_complete').as_string(None)}(\n", _UNKEPT, ")::text"
-        )
+        function = sql.Identifier(schema, "inbox_complete").as_string(None)
+        self._call = Call(f"select {function}(\n", _UNKEPT, ")::text")
         self._confirmations: Gather[Owned, bool] = Gather(table.confirm, most=MOST_ROWS, at_once=1)
         self.transaction = connections.transaction
         self.transaction_in_thread = connections.transaction_in_thread

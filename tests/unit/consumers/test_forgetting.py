@@ -7,7 +7,6 @@ from uuid import UUID, uuid4
 import pytest
 
 from consumers import outcome
-from consumers.dead_letters import BURIED
 from consumers.dedup.claim import ClaimDedup
 from consumers.dedup.mark import MarkDedup
 from consumers.dedup.protocol import AlreadyDone, Begun
