@@ -6,6 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from consumers.inbox.schema import INBOX
 from relay.errors import ConfigurationError, MigrationError, SchemaError
@@ -61,7 +62,8 @@ def test_its_functions_look_in_their_own_schema(connection: psycopg.Connection[A
         "values ('billing', gen_random_uuid(), 'order.paid', '{}', 'processing', %s) returning id",
         [token],
     ).fetchone() or (None,)
-    completed = connection.execute("select inboxes.inbox_complete(%s, %s)", [delivery, token]).fetchone()
+    said = Jsonb({"id": delivery, "token": token})
+    completed = connection.execute("select inboxes.inbox_complete(%s)", [said]).fetchone()
     assert completed == (True,)
 
 
