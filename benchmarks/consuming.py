@@ -100,6 +100,8 @@ def _dedup(mode: Mode, store: Manager) -> Dedup:
             return MarkDedup(store, "bench")
         case Mode.CLAIM:
             return ClaimDedup(store, "bench")
+        case Mode.INBOX:
+            raise ValueError("an inbox has a section of its own")
 
 
 if __name__ == "__main__":
