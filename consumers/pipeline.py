@@ -230,7 +230,9 @@ class Pipeline:
         if isinstance(delay, Dead):
             await self._bury(job, begun, delay, error, seconds)
             return
-        await self._release(job, begun, outcome, counted=True, rest=delay)
+        if lost := await self._release(job, begun, outcome, counted=True, rest=delay):
+            self._lose(job, begun, outcome, seconds, lost)
+            return
         self._parts.tell(
             job, Fate.RETRIED, begun, seconds, code=outcome.code, reason=outcome.reason, again_in=delay, error=error
         )
@@ -241,7 +243,9 @@ class Pipeline:
         if isinstance(pause, Dead):
             await self._bury(job, begun, pause, None, seconds)
             return
-        await self._release(job, begun, outcome, counted=False, rest=pause)
+        if lost := await self._release(job, begun, outcome, counted=False, rest=pause):
+            self._lose(job, begun, outcome, seconds, lost)
+            return
         self._parts.tell(job, Fate.DEFERRED, begun, seconds, again_in=pause)
         self._rest(job, pause)
 
@@ -295,17 +299,19 @@ class Pipeline:
 
     async def _release(
         self, job: Job, begun: Begun, why: Retry | Defer | None = None, *, counted: bool, rest: float
-    ) -> None:
-        """Let others have it; where the store cannot be told, its lease ends by itself."""
+    ) -> LeaseLostError | None:
+        """Let others have it; where the store cannot be told, its lease ends by itself. Answers if others have it."""
         try:
             await self._parts.dedup.release(begun, why, counted=counted, rest=rest)
         except StoreUnavailableError as error:
             self._parts.dedup.abandon(begun)
             self._parts.gate.failed(error)
-        except LeaseLostError:
-            # Somebody else has it by now, and we wanted to be rid of it.
+        except LeaseLostError as error:
             self._parts.dedup.abandon(begun)
-        job.begun = None
+            return error
+        finally:
+            job.begun = None
+        return None
 
     def _lose(
         self, job: Job, begun: Begun, answer: Outcome | None, seconds: float, error: BaseException | None = None

@@ -3,10 +3,14 @@
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
+from psycopg.conninfo import conninfo_to_dict
 
+from consumers.inbox.schema import INBOX
 from relay.dev.stack import PROJECT_ID, Stack
+from relay.postgres.schema import Versions
 from relay.testing import Servers, fresh_database
 from tests.support.audits import Audit
 from tests.support.bench import Bench
@@ -46,6 +50,21 @@ def template(outbox_template: str) -> str:
 def database(outbox_database: str) -> str:
     """The URL of a database with an empty outbox."""
     return outbox_database
+
+
+@pytest.fixture(scope="session")
+def inbox_template(outbox_template: str, outbox_postgres_url: str) -> Iterator[str]:
+    with fresh_database(outbox_postgres_url, outbox_template) as url:
+        with psycopg.connect(url) as connection:
+            Versions(INBOX).migrate(connection, "public")
+        yield str(conninfo_to_dict(url)["dbname"])
+
+
+@pytest.fixture
+def inbox_database(inbox_template: str, outbox_postgres_url: str) -> Iterator[str]:
+    """One with an outbox and an inbox."""
+    with fresh_database(outbox_postgres_url, inbox_template) as url:
+        yield url
 
 
 @pytest.fixture

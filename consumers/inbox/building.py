@@ -56,6 +56,11 @@ class Built:
     effects: InboxEffects
     table: Table
 
+    def cut(self) -> None:
+        """End all connections without a word, and make none any more: what the end of a process does."""
+        self.table.cut()
+        self.effects.cut()
+
 
 def build(  # noqa: PLR0913 -- each by its name
     place: Place,

@@ -33,12 +33,14 @@ class Connections:
     def __init__(self, url: str, app: str, most: int) -> None:
         self._conninfo = conninfo(url, app)
         self._most = most
+        self._is_cut = False
         self._pool: AsyncConnectionPool[psycopg.AsyncConnection[Any]] | None = None
         self._thread_pool: ConnectionPool[psycopg.Connection[Any]] | None = None
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         """One, in a transaction that the end of the block commits."""
+        self._refuse_cut()
         if self._pool is None:
             self._pool = AsyncConnectionPool(
                 self._conninfo, min_size=0, max_size=self._most, timeout=_WAIT_SECONDS, open=False, check=_alive_async
@@ -50,12 +52,21 @@ class Connections:
     @contextmanager
     def transaction_in_thread(self) -> Iterator[psycopg.Connection[Any]]:
         """The same for a thread."""
+        self._refuse_cut()
         if self._thread_pool is None:
             self._thread_pool = ConnectionPool(
                 self._conninfo, min_size=0, max_size=self._most, timeout=_WAIT_SECONDS, open=True, check=_alive
             )
         with self._thread_pool.connection() as connection:
             yield connection
+
+    def cut(self) -> None:
+        """Give out none any more. A handler that has one is cancelled, which rolls its transaction back."""
+        self._is_cut = True
+
+    def _refuse_cut(self) -> None:
+        if self._is_cut:
+            raise OSError("the connections are cut")
 
     async def close(self) -> None:
         """End them all."""
@@ -77,6 +88,7 @@ class InboxEffects:
         self._confirmations: Gather[Owned, bool] = Gather(table.confirm, most=MOST_ROWS, at_once=1)
         self.transaction = connections.transaction
         self.transaction_in_thread = connections.transaction_in_thread
+        self.cut = connections.cut
 
     def complete(self, begun: Begun, connection: Any, result: Any = None) -> Awaitable[None]:
         """Complete it in the connection's transaction; done when this returns, where the connection is synchronous."""

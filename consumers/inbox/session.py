@@ -31,6 +31,7 @@ class Session:
         self._skew = skew
         self._wire: Wire | None = None
         self._turn = asyncio.Lock()
+        self._is_cut = False
 
     async def ask(self, name: str, values: Mapping[str, object]) -> list[Row]:
         """The rows of the statement `sql/<name>.sql`.
@@ -57,9 +58,17 @@ class Session:
         """End the session."""
         await self._drop()
 
+    def cut(self) -> None:
+        """End the session without a word, and make none any more."""
+        self._is_cut = True
+        if self._wire is not None:
+            self._wire.cut()
+
     async def _say(self, name: str, values: Mapping[str, object]) -> list[Row]:
         if self._wire is None or self._wire.ended:
             await self._drop()
+            if self._is_cut:
+                raise OSError("the connection is cut")
             self._wire = Wire(await self._connect(), statement, self._enter)
         wire = self._wire
         call = wire.call(name, values)

@@ -45,7 +45,8 @@ class Table:
         self._monotonic = monotonic
         self._whose = {"consumer": identity.consumer}
         self._shard = {"shard": identity.shard, "shards": identity.shards}
-        self._intake, self._claims, self._words, self._leases = (Session(connect, schema, skew) for _ in range(4))
+        self._sessions = [Session(connect, schema, skew) for _ in range(4)]
+        self._intake, self._claims, self._words, self._leases = self._sessions
 
     async def receive(self, arrivals: Sequence[Arrival]) -> set[str]:
         """Store what is new, and answer with its event ids. Raises psycopg.DataError where one cannot be stored."""
@@ -135,8 +136,13 @@ class Table:
 
     async def close(self) -> None:
         """End the sessions."""
-        for session in (self._intake, self._claims, self._words, self._leases):
+        for session in self._sessions:
             await session.close()
+
+    def cut(self) -> None:
+        """End the sessions without a word, and make none any more."""
+        for session in self._sessions:
+            session.cut()
 
     def _wanted(self, rooms: Mapping[str, int]) -> dict[str, object]:
         return {"types": texts(list(rooms)), "rooms": numbers(rooms.values())}

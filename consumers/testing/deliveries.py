@@ -17,6 +17,7 @@ from consumers.handlers import Handlers
 from consumers.received import Received
 from consumers.testing.broker import DeadLetter, Subscription
 from consumers.testing.clock import FakeClock, settle
+from consumers.testing.database import Place
 from consumers.testing.process import Process, World
 from idempotency import MemoryManager, Store
 
@@ -54,6 +55,7 @@ class Deliveries:
         self.weather = world.weather
         self.events: list[object] = []
         """Everything that was told, in its order: what logs and metrics are made of."""
+        self._over: set[str] = set()
         self._unseen: dict[str, list[DeliverySettled | PipelineFault]] = {}
         self._bodies: dict[str, tuple[bytes, dict[str, str], str]] = {}
         self._sequence = 0
@@ -72,8 +74,11 @@ class Deliveries:
 
     @property
     def pending(self) -> int:
-        """Messages that are not acknowledged."""
-        return len(self._world.subscription.unacknowledged)
+        """Messages that are not acknowledged; with an inbox, also events that are not over there."""
+        unacknowledged = len(self._world.subscription.unacknowledged)
+        if self._world.database is None:
+            return unacknowledged
+        return max(unacknowledged, len(self._bodies.keys() - self._over))
 
     @property
     def process(self) -> Process:
@@ -209,9 +214,10 @@ class Deliveries:
         await settle()
         if not self.pending or self._news.is_set():
             return
-        if self._process is not None and self._process.runtime.stats(0.0).running:
+        works_outside = self._world.database is not None
+        if self._process is not None and (works_outside or self._process.runtime.stats(0.0).running):
             with suppress(TimeoutError):
-                async with asyncio.timeout(10 * _BLINK):
+                async with asyncio.timeout((1 if works_outside else 10) * _BLINK):
                     await self._something()
         if not self._news.is_set():
             due = self.clock.next_due()
@@ -259,6 +265,8 @@ class Deliveries:
 
     def _observe(self, event: object) -> None:
         self.events.append(event)
+        if isinstance(event, DeliverySettled) and event.fate.final:
+            self._over |= _names(event)
         if isinstance(event, DeliverySettled | PipelineFault):
             for name in _names(event):
                 self._unseen.setdefault(name, []).append(event)
@@ -308,6 +316,7 @@ def in_memory(  # noqa: PLR0913 -- each by its name, each with a default
     most_resting: int = 500,
     counts_attempts: bool = False,
     outlived: bool = False,
+    database: Place | str | None = None,
 ) -> Deliveries:
     """Run the consumer as in production, but for what is around it.
 
@@ -320,6 +329,8 @@ def in_memory(  # noqa: PLR0913 -- each by its name, each with a default
         max_messages: How many of them are held at once.
         most_resting: How many unordered ones rest in the process before they are given back.
         counts_attempts: Whether the subscription counts deliveries, as with a dead-letter policy of its own.
+        database: A Postgres that `consumers migrate` has prepared, for a consumer with dedup="inbox": its URL, or a
+            `Place`, which has its schema and the length of a lease as well. Its time goes on with the clock.
         outlived: Whether the consumer ends as in a service, whose process goes on: not before its threads do.
 
     Example:
@@ -337,6 +348,7 @@ def in_memory(  # noqa: PLR0913 -- each by its name, each with a default
             clock=clock,
             store=store,
             subscription=Subscription(clock, name, retention, max_messages, counts_attempts=counts_attempts),
+            database=Place(database) if isinstance(database, str) else database,
             most_resting=most_resting,
             outlived=outlived,
             observe=lambda _: None,

@@ -11,13 +11,15 @@ from consumers.app import Consumer
 from consumers.dedup.claim import ClaimDedup
 from consumers.dedup.mark import MarkDedup
 from consumers.dedup.none import NoDedup
-from consumers.dedup.protocol import Dedup, Mode
+from consumers.dedup.protocol import Dedup, Effects, Mode
 from consumers.delivery import Delivery
 from consumers.events import ConsumerStarted
 from consumers.outside import Outside
 from consumers.runtime import Runtime
+from consumers.sources.source import Source
 from consumers.testing.broker import DeadLetter, Fuse, MemoryDeadLetters, MemorySource, Subscription
 from consumers.testing.clock import FakeClock, settle
+from consumers.testing.database import Database, Place
 from idempotency import IdempotencyError, Store, StoreUnavailableError
 from idempotency.call import Call
 from relay.errors import BrokerError
@@ -46,6 +48,8 @@ class World:
     clock: FakeClock
     store: Store
     subscription: Subscription
+    database: Place | None
+    """Where the inbox is, for a consumer that has one."""
     most_resting: int
     outlived: bool
     observe: Callable[[object], None]
@@ -97,12 +101,23 @@ class Process:
         self._task: asyncio.Task[tuple[str, ...]] | None = None
         consumer, weather = world.consumer, world.weather
         store = _Store(world.store, self.fuse, weather, world.clock)
+        dead_letters = _DeadLetters(consumer.dead_letter_topic, world.dead_letters, self.fuse, weather)
+        self._database: Database | None = None
+        if consumer.dedup is Mode.INBOX:
+            self._database = Database(world.database, self.fuse)
+            built = self._database.build(consumer, world.clock, self.source, dead_letters, self._observe)
+            source: Source = built.source
+            dedup: Dedup = built.dedup
+            effects: Effects | None = built.effects
+        else:
+            source, dedup, effects = self.source, _dedup(consumer, store, world.clock), None
         self.runtime = Runtime(
             consumer,
             Outside(
-                source=self.source,
-                dedup=_dedup(consumer, store, world.clock),
-                dead_letters=_DeadLetters(consumer.dead_letter_topic, world.dead_letters, self.fuse, weather),
+                source=source,
+                dedup=dedup,
+                effects=effects,
+                dead_letters=dead_letters,
                 observe=self._observe,
                 locks=store,
                 most_resting=world.most_resting,
@@ -136,6 +151,8 @@ class Process:
     async def kill(self) -> None:
         """End without a word to anybody, as a process that is killed."""
         self.fuse.blown = True
+        if self._database is not None:
+            self._database.cut()
         self.task.cancel()
         await self._over()
         with suppress(asyncio.CancelledError):
@@ -167,4 +184,4 @@ def _dedup(consumer: Consumer, store: Store, clock: FakeClock) -> Dedup:
         case Mode.NONE:
             return NoDedup()
         case Mode.INBOX:
-            raise NotImplementedError
+            raise ValueError("an inbox is built with its source")

@@ -126,6 +126,10 @@ class Wire:
             return True
         return False
 
+    def cut(self) -> None:
+        """End the session without a word to the server, as the end of the process would."""
+        self._connection.pgconn.finish()
+
     async def close(self) -> None:
         """End the session."""
         await self._connection.close()

@@ -8,7 +8,7 @@
     returning delivery.*
 ), leased as (
     insert into inbox_leases (delivery_id, consumer, token, expires_at, alone)
-    select id, consumer, token, statement_timestamp() + make_interval(secs => %(skew)s + %(lease)s), %(alone)s
+    select id, consumer, token, statement_timestamp() + make_interval(secs => %(skew)s::float8 + %(lease)s), %(alone)s
       from begun
     on conflict (delivery_id)
     do update set token = excluded.token, expires_at = excluded.expires_at, alone = excluded.alone

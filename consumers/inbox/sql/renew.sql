@@ -12,7 +12,7 @@ with asked as materialized (
            ) as lease
 ), renewed as (
     update inbox_leases as lease
-       set expires_at = statement_timestamp() + make_interval(secs => %(skew)s + %(lease)s)
+       set expires_at = statement_timestamp() + make_interval(secs => %(skew)s::float8 + %(lease)s)
       from free
      where lease.delivery_id = free.delivery_id
     returning lease.delivery_id

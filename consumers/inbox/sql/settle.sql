@@ -22,7 +22,7 @@ with said as materialized (
        set state = said.state,
            outcome = nullif(said.outcome, ''),
            available_at = case when said.state in ('pending', 'sent')
-                               then statement_timestamp() + make_interval(secs => %(skew)s + said.rest) else delivery.available_at end,
+                               then statement_timestamp() + make_interval(secs => %(skew)s::float8 + said.rest) else delivery.available_at end,
            attempt_count = greatest(0, delivery.attempt_count - said.refund),
            defer_count = delivery.defer_count + said.deferred,
            suspect = delivery.suspect and not said.cleared,
