@@ -115,8 +115,8 @@ class Pipeline:
             await self._bury(job, begun, Dead("no handler is for events of this type", "UNKNOWN_EVENT_TYPE"), None)
             return
         if self._has_killed(job, begun):
-            job.attempts = begun.attempt - 1
-            reason = f"begun {job.attempts} times, and ended by no word of its handler: the process died"
+            begun.attempt -= 1  # this one is not made
+            reason = f"begun {begun.attempt} times, and ended by no word of its handler: the process died"
             await self._bury(job, begun, Dead(reason, "RETRIES_EXHAUSTED"), None)
             return
         outcome, error = await self._parts.handling.run(job, begun)

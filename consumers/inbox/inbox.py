@@ -64,7 +64,7 @@ class Inbox:
 
     async def complete(self, begun: Begun, end: End) -> None:
         """Write its end."""
-        await self._say(begun, end_of(begun.token, end))
+        await self._say(begun, end_of(begun.token, end, begun.attempt))
 
     async def release(
         self, begun: Begun, why: Retry | Defer | None = None, *, counted: bool, rest: float = 0.0

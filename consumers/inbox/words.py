@@ -16,8 +16,11 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _LONGEST_CODE = 100
 
 
-def end_of(owned: Owned, end: End) -> Word:
-    """What is written of an end. Raises UnkeepableError where the result is nothing that the table can keep."""
+def end_of(owned: Owned, end: End, attempts: int) -> Word:
+    """What is written of an end, after so many attempts.
+
+    Raises UnkeepableError where the result is nothing that the table can keep.
+    """
     match end:
         case Done(result):
             return Word(owned=owned, state="done", what="done", outcome="ok", result=kept(result))
@@ -27,9 +30,9 @@ def end_of(owned: Owned, end: End) -> Word:
                 owned=owned, state="done", what="skipped", outcome="skipped", error=told, detail={"reason": told}
             )
         case Dead(reason, code):
-            return _failed(owned, "dead", reason, code)
+            return _failed(owned, "dead", reason, code, attempts)
         case Invalid(reason, code):
-            return _failed(owned, "invalid", reason, code)
+            return _failed(owned, "invalid", reason, code, attempts)
         case _:
             assert_never(end)
 
@@ -83,13 +86,14 @@ def kept(result: Any) -> str:
     return text
 
 
-def _failed(owned: Owned, outcome: str, reason: str, code: str) -> Word:
+def _failed(owned: Owned, outcome: str, reason: str, code: str, attempts: int) -> Word:
     told, named = _text(reason), _code(code)
     return Word(
         owned=owned,
         state="failed",
         what="failed",
         outcome=outcome,
+        refunded=attempts < owned.attempt,
         code=named,
         error=told,
         detail={"code": named, "error": told},

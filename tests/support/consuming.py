@@ -63,11 +63,12 @@ class Effects:
 
 @dataclass
 class Booking:
-    """Processes of `tests.chaos.booking:consumer`, and what happened to them."""
+    """Processes of one consumer, and what happened to them."""
 
     environment: dict[str, str]
     effects: Effects
     folder: Path
+    program: str = "tests.chaos.booking:consumer"
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
     killed: dict[int, float] = field(default_factory=dict)
     """Which processes were killed, and when."""
@@ -78,7 +79,7 @@ class Booking:
         path = self.folder / f"consumer-{len(self.log_of) + 1}.log"
         with path.open("wb") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "consumers", "run", "tests.chaos.booking:consumer"],
+                [sys.executable, "-m", "consumers", "run", self.program],
                 env={**self.environment, **settings},
                 cwd=self.folder,
                 stdout=log,
@@ -99,9 +100,17 @@ class Booking:
         """End one of them, whichever."""
         self.kill(random.choice(self.running))  # noqa: S311 -- chaos, not a secret
 
+    def kill_one_at_work(self) -> None:
+        """End one of those that receive, whichever; some do, or will."""
+        until(lambda: any(map(self._has_started, self.running)), "one has started")
+        self.kill(random.choice([each for each in self.running if self._has_started(each)]))  # noqa: S311 -- chaos, not a secret
+
     def until_started(self) -> None:
         """Return when each that runs has said that it receives."""
-        until(lambda: all("started" in self._log(each).lower() for each in self.running), "all have started")
+        until(lambda: all(map(self._has_started, self.running)), "all have started")
+
+    def _has_started(self, process: subprocess.Popen[bytes]) -> bool:
+        return "started" in self._log(process).lower()
 
     def _log(self, process: subprocess.Popen[bytes]) -> str:
         return self.log_of[process.pid].read_text()
@@ -131,9 +140,16 @@ class Booking:
 
 
 @contextmanager
-def booking(channel: Channel, dead_letters: str, addresses: dict[str, str], folder: Path) -> Iterator[Booking]:
+def booking(
+    channel: Channel,
+    dead_letters: str,
+    addresses: dict[str, str],
+    folder: Path,
+    program: str = "tests.chaos.booking:consumer",
+) -> Iterator[Booking]:
     """Processes of one consumer; those that still run at the end of the block are killed."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CONSUMERS_", "IDEMPOTENCY_"))}
+    ours = ("CONSUMERS_", "IDEMPOTENCY_", "INBOX_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     effects = folder / "effects"
     environment = {
         **kept,
@@ -144,7 +160,7 @@ def booking(channel: Channel, dead_letters: str, addresses: dict[str, str], fold
         "DEAD_LETTERS": dead_letters,
         "EFFECTS": str(effects),
     }
-    processes = Booking(environment, Effects(effects), folder)
+    processes = Booking(environment, Effects(effects), folder, program)
     try:
         yield processes
     finally:
@@ -153,27 +169,35 @@ def booking(channel: Channel, dead_letters: str, addresses: dict[str, str], fold
             process.wait()
 
 
-async def publish(side: PubSubSide, channel: Channel, number: int, *, times: int = 1) -> set[UUID]:
+async def publish(  # noqa: PLR0913 -- each by its name
+    side: PubSubSide,
+    channel: Channel,
+    number: int,
+    *,
+    times: int = 1,
+    data: object = None,
+    event_type: str = "order.paid",
+) -> set[UUID]:
     """Publish so many events, each as so many messages that differ in nothing, and shuffled."""
     identities = [uuid4() for _ in range(number)]
     wanted = identities * times
     random.shuffle(wanted)
     for start in range(0, len(wanted), _A_REQUEST):
-        await side.publish(channel, [_message(each) for each in wanted[start : start + _A_REQUEST]])
+        await side.publish(channel, [_message(each, event_type, data) for each in wanted[start : start + _A_REQUEST]])
     return set(identities)
 
 
-def _message(identity: UUID) -> PubsubMessage:
+def _message(identity: UUID, event_type: str, data: object) -> PubsubMessage:
     now = datetime.now(UTC).isoformat()
     envelope = {
         "event_id": str(identity),
-        "event_type": "order.paid",
+        "event_type": event_type,
         "version": 1,
         "occurred_at": now,
         "actor": None,
-        "data": {"order_id": 1},
+        "data": {"order_id": 1} if data is None else data,
     }
-    attributes = {"event_id": str(identity), "event_type": "order.paid", "created_at": now}
+    attributes = {"event_id": str(identity), "event_type": event_type, "created_at": now}
     return PubsubMessage(data=json.dumps(envelope).encode(), attributes=attributes)
 
 
