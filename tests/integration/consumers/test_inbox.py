@@ -1,7 +1,7 @@
 """A consumer that keeps its deliveries in Postgres: what comes is stored, what is stored is handled once in effect."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -9,10 +9,25 @@ import psycopg
 import pytest
 
 from consumers import Consumer, Context, Dead, Defer, Done, Received, Retry, Skip
-from consumers.events import Fate, LeaseRecovered, OutcomeIgnored, Stored
+from consumers.events import Fate, Heartbeat, LeaseRecovered, OutcomeIgnored, Stored
 from consumers.testing import Deliveries, in_memory
+from consumers.testing.database import Place
 from idempotency import LeaseLostError
 from tests.support.inbox import history, leases, row, rows
+from tests.support.waiting import until_async
+
+
+def async_of(condition: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
+    """The same condition, awaited."""
+
+    async def asked() -> bool:
+        return condition()
+
+    return asked
+
+
+def _beats(deliveries: Deliveries) -> int:
+    return sum(isinstance(each, Heartbeat) for each in deliveries.events)
 
 
 def consumer_of(handler: Any, **options: Any) -> Consumer:
@@ -362,6 +377,39 @@ class TestEffects:
         assert lost.fate is Fate.LEASE_LOST
         assert len(raised) == 1
         assert self.made(effects) == []
+
+    async def test_an_open_completion_keeps_no_other_lease_from_being_renewed(self, effects: str) -> None:
+        """One transaction stays open for three leases and more; nine other handlers keep theirs."""
+        inside, release = asyncio.Event(), asyncio.Event()
+        begun: set[Any] = set()
+
+        async def handler(event: Received[Any], ctx: Context) -> None:
+            begun.add(event.event_id)
+            if event.data == "first":
+                async with ctx.transaction() as connection:
+                    await connection.execute("insert into effects values (%s)", [event.event_id])
+                    await ctx.complete(connection)
+                    inside.set()
+                    await release.wait()
+            else:
+                await release.wait()
+
+        place = Place(effects, lease_seconds=10)
+        async with in_memory(consumer_of(handler, timeout=None), database=place) as deliveries:
+            first = deliveries.publish("order.paid", "first")
+            others = [deliveries.publish("order.paid", n) for n in range(9)]
+            await inside.wait()
+            await until_async(async_of(lambda: len(begun) == 10), "all ten have begun")
+            for beat in range(1, 13):
+                await deliveries.advance(2.5)
+                await until_async(async_of(lambda: _beats(deliveries) >= beat), "the heartbeat was answered")  # noqa: B023 -- waited for at once
+            assert not [each for each in deliveries.events if isinstance(each, LeaseRecovered)]
+            release.set()
+            for event in (first, *others):
+                assert (await deliveries.wait_for(event)).fate is Fate.DONE
+
+        assert {each["attempt_count"] for each in rows(effects)} == {1}
+        assert self.made(effects) == [first]
 
     async def test_a_plain_function_completes_in_its_thread(self, effects: str) -> None:
         """With a synchronous connection, and without await."""
