@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from consumers.inbox import rows
 from consumers.inbox.rows import Owned, Word
 from consumers.inbox.table import MOST_ROWS, Table
 from consumers.inbox.words import again, end_of
-from consumers.outcome import Defer, Retry
+from consumers.outcome import Defer, Invalid, Retry
 from consumers.received import Received
 from idempotency import LeaseLostError, StoreUnavailableError
 from relay.kernel.clock import Clock
@@ -83,6 +84,13 @@ class Inbox:
         task = asyncio.create_task(self._give_back(owned, rest))
         self._giving_back.add(task)
         task.add_done_callback(self._giving_back.discard)
+
+    async def refuse(self, owned: Owned) -> None:
+        """Fail a row that holds no event; where the database is away, its lease ends by itself, and it comes again."""
+        why = Invalid("the envelope is none; see the dead letter", "UNDECODABLE")
+        with suppress(StoreUnavailableError):
+            await self._words.ask(end_of(owned, why, attempts=0))
+        self.forget(owned)
 
     def give_up(self) -> None:
         """Fail what is being asked now."""

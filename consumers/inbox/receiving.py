@@ -108,19 +108,22 @@ class Receiving:
                 continue
             batch.remove(delivery)
         began = self._clock.monotonic()
-        new = await self._store(arrived)
+        new = await self._store(arrived, batch)
+        # Side by side: a source may wait for its server's word about each.
+        await asyncio.gather(*[self._upstream.acknowledge(delivery) for delivery in batch])
         duplicates = 0
         for delivery, subject in arrived:
+            if delivery not in batch:
+                continue
             if str(subject.event_id) in new:
                 new.discard(str(subject.event_id))  # of one that came twice in the batch, the second is a duplicate
-                await self._upstream.acknowledge(delivery)
-            elif delivery in batch:
+            else:
                 duplicates += 1
-                await self._settled(delivery, subject, Fate.DUPLICATE)
+                self._tell(delivery, subject, Fate.DUPLICATE)
+        stored = len(batch) - duplicates
         batch.clear()
         if arrived:
-            took = self._clock.monotonic() - began
-            self._observe(Stored(self._consumer, len(arrived) - duplicates, duplicates, took))
+            self._observe(Stored(self._consumer, stored, duplicates, self._clock.monotonic() - began))
 
     def _read(self, delivery: Delivery) -> Subject:
         try:
@@ -128,8 +131,8 @@ class Receiving:
         except Exception as error:  # noqa: BLE001 -- a bug of ours must not end the consumer, again at each start
             return undecodable(delivery, f"it was not read: {sentence(error)}")
 
-    async def _store(self, arrived: Sequence[tuple[Delivery, Received[Any]]]) -> set[str]:
-        """The ids of those that are new; however long the database is away."""
+    async def _store(self, arrived: Sequence[tuple[Delivery, Received[Any]]], batch: list[Delivery]) -> set[str]:
+        """The ids of those that are new; however long the database is away. What cannot be stored leaves the batch."""
         if not arrived:
             return set()
         arrivals = [self._arrival(delivery, event) for delivery, event in arrived]
@@ -137,7 +140,7 @@ class Receiving:
             try:
                 new = await self._table.receive(arrivals)
             except psycopg.DataError as error:
-                return await self._store_apart(arrived, error)
+                return await self._store_apart(arrived, batch, error)
             except StoreUnavailableError as error:
                 pause = self._backoff.next()
                 self._away_since = self._away_since or self._clock.monotonic()
@@ -152,16 +155,17 @@ class Receiving:
                 return new
 
     async def _store_apart(
-        self, arrived: Sequence[tuple[Delivery, Received[Any]]], error: psycopg.DataError
+        self, arrived: Sequence[tuple[Delivery, Received[Any]]], batch: list[Delivery], error: psycopg.DataError
     ) -> set[str]:
         """One of them is nothing that Postgres keeps, such as a NUL in a text: the others must not wait for it."""
         if len(arrived) == 1:
             ((delivery, _),) = arrived
             reason = f"the inbox cannot store it: {error.diag.message_primary or type(error).__name__}"
             await self._bury(delivery, undecodable(delivery, reason))
+            batch.remove(delivery)
             return set()
         half = len(arrived) // 2
-        return await self._store(arrived[:half]) | await self._store(arrived[half:])
+        return await self._store(arrived[:half], batch) | await self._store(arrived[half:], batch)
 
     def _arrival(self, delivery: Delivery, event: Received[Any]) -> Arrival:
         return Arrival(
@@ -199,5 +203,8 @@ class Receiving:
         self, delivery: Delivery, subject: Subject, fate: Fate, code: str = "", reason: str = ""
     ) -> None:
         await self._upstream.acknowledge(delivery)
+        self._tell(delivery, subject, fate, code, reason)
+
+    def _tell(self, delivery: Delivery, subject: Subject, fate: Fate, code: str = "", reason: str = "") -> None:
         lag = lag_of(subject.created_at, delivery.published_at, self._clock.wall())
         self._observe(DeliverySettled(self._consumer, subject, fate, 0, 0.0, lag, code, reason))

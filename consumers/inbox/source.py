@@ -72,7 +72,10 @@ class InboxSource:
             raise ended.exceptions[0] from None
 
     async def acknowledge(self, delivery: Delivery) -> bool:
-        """Its row says so already."""
+        """Its row says so already; or it holds no event, which no handler has said anything about."""
+        owned: Owned = delivery.handle
+        if not owned.over:
+            await self._inbox.refuse(owned)
         self._let_go(delivery, None)
         return True
 

@@ -424,3 +424,39 @@ class TestEffects:
             assert (await deliveries.wait_for(event)).fate is Fate.DONE
 
         assert self.made(effects) == [event]
+
+
+async def test_what_postgres_cannot_keep_becomes_a_dead_letter_and_holds_nobody_up(inbox_database: str) -> None:
+    """A NUL in a text is valid JSON, and no valid jsonb; what came with it is stored all the same."""
+
+    async def handler(event: Received[Any]) -> None: ...
+
+    async with running(inbox_database, handler) as deliveries:
+        events = [deliveries.publish("order.paid", {"text": "\0" if n == 2 else "fine"}) for n in range(5)]
+        fates = [(await deliveries.wait_for(event)).fate for event in events]
+        (dead,) = deliveries.dead_letters
+
+    assert fates == [Fate.UNDECODABLE if n == 2 else Fate.DONE for n in range(5)]
+    assert dead.event_id == str(events[2])
+    assert "the inbox cannot store it" in dead.reason
+    assert len(rows(inbox_database)) == 4
+
+
+async def test_a_row_that_holds_no_event_is_failed_and_kept(inbox_database: str) -> None:
+    """Somebody wrote it by hand; no handler can be called with it."""
+
+    async def handler(event: Received[Any]) -> None: ...
+
+    with psycopg.connect(inbox_database) as connection:
+        connection.execute(
+            "insert into inbox_deliveries (consumer, event_id, event_type, envelope) "
+            "values ('billing', gen_random_uuid(), 'order.paid', '{}')"
+        )
+    async with running(inbox_database, handler) as deliveries:
+        await deliveries.advance(1)
+        await until_async(async_of(lambda: rows(inbox_database)[0]["state"] == "failed"), "it is failed")
+        assert len(deliveries.dead_letters) == 1
+
+    (found,) = rows(inbox_database)
+    assert (found["outcome"], found["error_code"], found["attempt_count"]) == ("invalid", "UNDECODABLE", 0)
+    assert leases(inbox_database) == []
