@@ -172,7 +172,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatFailed:
-    """Leases could not be renewed; they are tried again until they end. Told once for each time that it begins."""
+    """Leases could not be renewed; they are tried again until they end."""
 
     consumer: str
     leases: int
