@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from consumers.backlog import InboxStats
 from consumers.received import Subject
 
 
@@ -190,6 +191,18 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimMade:
+    """A statement asked the inbox for deliveries."""
+
+    consumer: str
+    way: str  # ready | key | alone
+    wanted: int
+    found: int
+    conflicts: int = 0
+    """Those that were found free, and that another process had before us."""
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseRecovered:
     """A delivery whose owner was silent for longer than its lease: it is handled again, by itself."""
 
@@ -296,3 +309,5 @@ class ConsumerStats:
     receiving: bool
     store_available: bool
     seconds: float
+    inbox: InboxStats | None = None
+    """Of a consumer that has one."""

@@ -1,7 +1,9 @@
 """Log lines of the inbox: what is away, what was left behind, and at level debug what goes well."""
 
-from typing import assert_never
+from dataclasses import asdict
+from typing import Any, assert_never
 
+from consumers.backlog import InboxStats
 from consumers.events import Heartbeat, HeartbeatFailed, InboxAway, InboxBack, LeaseRecovered, Stored
 from consumers.remedies import of_crash, of_inbox
 from relay.kernel.failure import code, sentence
@@ -99,6 +101,17 @@ class InboxLines:
 def reason_of(error: BaseException) -> str:
     """The code of what kept the inbox from answering: that it did not is known."""
     return code(error.__cause__ or error)
+
+
+def inbox_fields(inbox: InboxStats | None) -> dict[str, Any] | None:
+    """What `consumer_stats` says of an inbox."""
+    if inbox is None:
+        return None
+    fields = asdict(inbox)
+    if inbox.queue is not None:
+        fields["queue"]["oldest_due_seconds"] = round(inbox.queue.oldest_due_seconds, 3)
+        fields["queue"]["at_least"] = list(inbox.queue.at_least)
+    return fields
 
 
 def named(subject: str) -> dict[str, str]:

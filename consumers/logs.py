@@ -35,7 +35,7 @@ from consumers.events import (
     Stored,
     Throttled,
 )
-from consumers.inbox_lines import AWAY, InboxEvent, InboxLines, named
+from consumers.inbox_lines import AWAY, InboxEvent, InboxLines, inbox_fields, named
 from consumers.received import Subject
 from consumers.remedies import of_dead_letters, of_delivery, of_inbox, of_source, of_store
 from relay.kernel.failure import code, origin, redacted, sentence
@@ -310,7 +310,7 @@ class LogLines:
                 fields = asdict(event)
                 for name in ("seconds", "oldest_running_seconds"):
                     fields[name] = round(fields[name], 3)
-                self._lines.write("info", "consumer_stats", **fields)
+                self._lines.write("info", "consumer_stats", **{**fields, "inbox": inbox_fields(event.inbox)})
             case StartWarning():
                 self._lines.write("warning", "start_warning", consumer=event.consumer, warning=event.sentence)
             case DeliveriesLost():

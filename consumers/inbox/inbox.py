@@ -42,6 +42,11 @@ class Inbox:
         self._words: Gather[Word, str] = Gather(table.settle, most=MOST_ROWS, at_once=1)
         self._giving_back: set[asyncio.Task[None]] = set()
 
+    @property
+    def leases(self) -> int:
+        """Rows that are kept now."""
+        return len(self._keeper)
+
     async def open(self, on_lost: OnLost, retention: timedelta | None) -> list[str]:  # noqa: ARG002 -- rows stay until they are done
         """Begin to keep what is claimed."""
         self._on_lost = on_lost

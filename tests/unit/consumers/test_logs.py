@@ -13,7 +13,9 @@ from uuid import UUID
 import pytest
 
 from consumers import events, logs
+from consumers.backlog import InboxStats, Queue
 from consumers.events import (
+    ClaimMade,
     CompletionUnwritten,
     ConsumerStarted,
     ConsumerStats,
@@ -76,6 +78,18 @@ NO_EVENT = Undecodable(
 )
 STARTED = ConsumerStarted("billing", "orders", "claim", "orders-dead-letters", ("order.*",), 50)
 STATS = ConsumerStats("billing", "orders", {"done": 3}, 1, 2, 3, 6, 600, 1.5, True, True, 60.0)  # noqa: FBT003
+
+INBOX = InboxStats(
+    available=True,
+    stored=5,
+    not_stored={"duplicate": 1},
+    claims=3,
+    claimed={"ready": 4, "key": 1},
+    conflicts=2,
+    recovered=1,
+    leases=9,
+    queue=Queue(10_000, 12.34567, 9, 0, 4, ("due",)),
+)
 
 ABOUT = {
     "consumer": "billing",
@@ -393,6 +407,32 @@ LINES: list[tuple[object, dict[str, Any]]] = [
     (STARTED, {"level": "info", "event": "consumer_started", **asdict(STARTED), "event_types": ["order.*"]}),
     (STATS, {"level": "info", "event": "consumer_stats", **asdict(STATS)}),
     (
+        replace(STATS, inbox=INBOX),
+        {
+            "level": "info",
+            "event": "consumer_stats",
+            **asdict(STATS),
+            "inbox": {
+                "available": True,
+                "stored": 5,
+                "not_stored": {"duplicate": 1},
+                "claims": 3,
+                "claimed": {"ready": 4, "key": 1},
+                "conflicts": 2,
+                "recovered": 1,
+                "leases": 9,
+                "queue": {
+                    "due": 10_000,
+                    "oldest_due_seconds": 12.346,
+                    "processing": 9,
+                    "sent": 0,
+                    "failed": 4,
+                    "at_least": ["due"],
+                },
+            },
+        },
+    ),
+    (
         ConsumerStopped("billing", 1.23456, 4, ()),
         {
             "level": "info",
@@ -478,6 +518,7 @@ def test_no_event_is_forgotten() -> None:
         StoreBack,  # these: below
         SourceBack,
         InboxBack,
+        ClaimMade,  # counted, and no line: as many as there are deliveries
     }
 
 
