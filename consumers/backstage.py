@@ -106,6 +106,7 @@ class Backstage:
             source=built.source,
             dedup=built.dedup,
             effects=built.effects,
+            backlog=built.backlog,
             dead_letters=dead_letters,
             observe=observe,
             locks=self._store,

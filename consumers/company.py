@@ -121,6 +121,7 @@ class Company:
         never, since = asyncio.Event(), self._clock.monotonic()
         try:
             while not await self._clock.wait(never, self._stats_seconds):
+                await runtime.look()
                 now = self._clock.monotonic()
                 self._observe(runtime.stats(now - since))
                 since = now

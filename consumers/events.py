@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from consumers.backlog import InboxStats
 from consumers.received import Subject
 
 
@@ -172,7 +173,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatFailed:
-    """Leases could not be renewed; they are tried again until they end. Told once for each time that it begins."""
+    """Leases could not be renewed; they are tried again until they end."""
 
     consumer: str
     leases: int
@@ -187,6 +188,18 @@ class Stored:
     stored: int
     duplicates: int
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimMade:
+    """A statement asked the inbox for deliveries."""
+
+    consumer: str
+    way: str  # ready | key | alone
+    wanted: int
+    found: int
+    conflicts: int = 0
+    """Those that were found free, and that another process had before us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,3 +309,5 @@ class ConsumerStats:
     receiving: bool
     store_available: bool
     seconds: float
+    inbox: InboxStats | None = None
+    """Of a consumer that has one."""

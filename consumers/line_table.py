@@ -60,7 +60,7 @@ LINES = (
     Line(
         "outcome_ignored",
         ("warning",),
-        "a handler answered after its lease was lost",
+        "a handler answered after its lease was lost, or after it had completed the event itself",
         (*_EVENT, "answer", *_ADVICE),
     ),
     Line(
@@ -138,6 +138,45 @@ LINES = (
         ("consumer", "topic", *_ERROR, "again_in_seconds", *_ADVICE, *_OVER),
     ),
     Line("dead_letter_recovered", ("info",), "it takes messages again", ("consumer", *_OVER)),
+    Line("heartbeat", ("debug",), "the leases of an inbox were renewed", ("consumer", "leases")),
+    Line(
+        "heartbeat_failed",
+        ("error",),
+        "the leases of an inbox could not be renewed",
+        ("consumer", "leases", *_ERROR, *_ADVICE),
+    ),
+    Line(
+        "heartbeat_failing",
+        ("error",),
+        "they still cannot; at most once a minute",
+        ("consumer", "leases", *_ERROR, *_ADVICE, *_OVER),
+    ),
+    Line("heartbeat_recovered", ("info",), "they are renewed again", ("consumer", *_OVER)),
+    Line(
+        "lease_recovered",
+        ("warning",),
+        "a process was silent for longer than its lease: what it worked on is handled again",
+        ("consumer", "delivery_id", "event_id", "event_type", "owner", "attempt", "alone", *_ADVICE),
+    ),
+    Line(
+        "stored",
+        ("debug",),
+        "a batch of arrivals is in the inbox",
+        ("consumer", "stored", "duplicates", "seconds"),
+    ),
+    Line(
+        "inbox_failed",
+        ("error",),
+        "the inbox does not answer: nothing is received, or nothing begun, until it does",
+        ("consumer", "operation", *_ERROR, "again_in_seconds", *_ADVICE),
+    ),
+    Line(
+        "inbox_failing",
+        ("error",),
+        "it still does not; at most once a minute",
+        ("consumer", "operation", *_ERROR, "again_in_seconds", *_ADVICE, *_OVER),
+    ),
+    Line("inbox_recovered", ("info",), "it answers again", ("consumer", "operation", *_OVER)),
     Line("throttled", ("info",), "a handler called `ctx.throttle_all`", ("consumer", "event_type", "seconds")),
     Line(
         "consumer_stats",

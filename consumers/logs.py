@@ -7,6 +7,7 @@ from typing import Any, assert_never
 
 from structlog.typing import FilteringBoundLogger
 
+from consumers.dedup.protocol import Mode
 from consumers.events import (
     CompletionUnwritten,
     ConsumerStarted,
@@ -17,6 +18,11 @@ from consumers.events import (
     DeliverySettled,
     Fate,
     HandlerOverdue,
+    Heartbeat,
+    HeartbeatFailed,
+    InboxAway,
+    InboxBack,
+    LeaseRecovered,
     OutcomeIgnored,
     PipelineFault,
     ResultUnkept,
@@ -26,10 +32,12 @@ from consumers.events import (
     StartWarning,
     StoreAway,
     StoreBack,
+    Stored,
     Throttled,
 )
+from consumers.inbox_lines import AWAY, InboxEvent, InboxLines, inbox_fields, named
 from consumers.received import Subject
-from consumers.remedies import of_dead_letters, of_delivery, of_source, of_store
+from consumers.remedies import of_dead_letters, of_delivery, of_inbox, of_source, of_store
 from relay.kernel.failure import code, origin, redacted, sentence
 from relay.kernel.line_redaction import Redact
 from relay.kernel.line_writer import LineWriter, error_fields
@@ -40,7 +48,7 @@ Delivery = HandlerOverdue | CompletionUnwritten | ResultUnkept | OutcomeIgnored 
 Outage = StoreAway | StoreBack | SourceAway | SourceBack | SettleFailed | DeadLetterFailed
 Life = ConsumerStarted | ConsumerStopped | ConsumerStats | StartWarning | DeliveriesLost | Throttled
 Process = LoopDied | ShutdownBegan | ShutdownEnded
-Told = DeliverySettled | Delivery | Outage | Life | Process
+Told = DeliverySettled | Delivery | Outage | InboxEvent | Life | Process
 
 _CONSEQUENCES = {
     Fate.RETRIED: "the event has one attempt less, and is handled again after the delay",
@@ -72,7 +80,9 @@ class LogLines:
         self._monotonic = monotonic
         self._lines = LineWriter(log, redact, monotonic, _named)
         self._repeats = self._lines.repeats
+        self._inbox = InboxLines(self._lines)
         self._subscriptions: dict[str, str] = {}
+        self._with_inbox: set[str] = set()
         self._unsettled_at: dict[str, float] = {}
 
     def __call__(self, event: object) -> None:
@@ -89,6 +99,8 @@ class LogLines:
                 self._delivery(event)
             case StoreAway() | StoreBack() | SourceAway() | SourceBack() | SettleFailed() | DeadLetterFailed():
                 self._outage(event)
+            case Heartbeat() | HeartbeatFailed() | Stored() | LeaseRecovered() | InboxAway() | InboxBack():
+                self._inbox.tell(event)
             case ConsumerStarted() | ConsumerStopped() | ConsumerStats() | StartWarning():
                 self._life(event)
             case DeliveriesLost() | Throttled():
@@ -220,7 +232,7 @@ class LogLines:
                     **error_fields(event.error),
                     again_in_seconds=round(event.again_in, 3),
                     consequence="no event is begun until the store answers; deliveries are held, and none pays",
-                    remedy=of_store(event.error),
+                    remedy=of_inbox(event.error) if event.consumer in self._with_inbox else of_store(event.error),
                 )
             case StoreBack():
                 self._lines.worked("store", event.consumer)
@@ -281,6 +293,8 @@ class LogLines:
         match event:
             case ConsumerStarted():
                 self._subscriptions[event.consumer] = event.subscription
+                if event.dedup == Mode.INBOX.value:
+                    self._with_inbox.add(event.consumer)
                 fields = {**asdict(event), "event_types": list(event.event_types)}
                 self._lines.write("info", "consumer_started", **fields)
             case ConsumerStopped():
@@ -296,7 +310,7 @@ class LogLines:
                 fields = asdict(event)
                 for name in ("seconds", "oldest_running_seconds"):
                     fields[name] = round(fields[name], 3)
-                self._lines.write("info", "consumer_stats", **fields)
+                self._lines.write("info", "consumer_stats", **{**fields, "inbox": inbox_fields(event.inbox)})
             case StartWarning():
                 self._lines.write("warning", "start_warning", consumer=event.consumer, warning=event.sentence)
             case DeliveriesLost():
@@ -341,8 +355,8 @@ class LogLines:
                 assert_never(event)
 
 
-def _named(_: str, subject: str) -> dict[str, Any]:
-    return {"consumer": subject}
+def _named(kind: str, subject: str) -> dict[str, Any]:
+    return named(subject) if kind == AWAY else {"consumer": subject}
 
 
 def _event(consumer: str, subject: Subject) -> dict[str, Any]:

@@ -9,9 +9,11 @@ Needs prometheus-client (the extra `metrics`), which loads a web server: nothing
 """
 
 from collections import defaultdict
-from types import MappingProxyType
 
+from consumers.backlog import InboxStats
+from consumers.dedup.protocol import Mode
 from consumers.events import (
+    ClaimMade,
     CompletionUnwritten,
     ConsumerStarted,
     ConsumerStats,
@@ -21,6 +23,12 @@ from consumers.events import (
     DeliverySettled,
     Fate,
     HandlerOverdue,
+    Heartbeat,
+    HeartbeatFailed,
+    InboxAway,
+    InboxBack,
+    LeaseRecovered,
+    OutcomeIgnored,
     PipelineFault,
     ResultUnkept,
     SettleFailed,
@@ -28,18 +36,17 @@ from consumers.events import (
     SourceBack,
     StoreAway,
     StoreBack,
+    Stored,
     Throttled,
 )
+from consumers.inbox_lines import reason_of
+from consumers.metric_definitions import DEFINITIONS
 from relay.kernel.failure import code
-from relay.kernel.metric import MOST_VALUES, Bounded, Definition, Kind, markdown
+from relay.kernel.metric import MOST_VALUES, Bounded, markdown
 from relay.kernel.metric_set import CONTENT_TYPE, MetricSet
 
 __all__ = ["CONTENT_TYPE", "DEFINITIONS", "MOST_VALUES", "Metrics", "table"]
 
-_COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
-_HANDLER_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-_LAG_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0)
-_BY_TYPE = ("consumer", "event_type")
 # Those in which a handler ran.
 _HANDLED = frozenset(
     {
@@ -54,73 +61,6 @@ _HANDLED = frozenset(
     }
 )
 _FAILED = frozenset({Fate.RETRIED, Fate.DEAD, Fate.INVALID, Fate.UNDECODABLE, Fate.LEASE_LOST})
-
-DEFINITIONS = MappingProxyType(
-    {
-        "consumers_deliveries_total": Definition(
-            _COUNTER, "Times that a delivery was worked on, by what became of it.", (*_BY_TYPE, "outcome")
-        ),
-        "consumers_failures_total": Definition(
-            _COUNTER, "Those that failed, by the code of the reason.", ("consumer", "code")
-        ),
-        "consumers_handler_seconds": Definition(
-            _HISTOGRAM, "How long a handler took, however it ended.", _BY_TYPE, _HANDLER_SECONDS
-        ),
-        "consumers_lag_seconds": Definition(
-            _HISTOGRAM,
-            "From an event's being stored to its being done; of first attempts that succeeded.",
-            ("consumer",),
-            _LAG_SECONDS,
-        ),
-        "consumers_store_failures_total": Definition(
-            _COUNTER, "How often the deduplication store was asked in vain.", ("consumer", "code")
-        ),
-        "consumers_source_failures_total": Definition(
-            _COUNTER, "How often the subscription could not be read.", ("consumer", "code")
-        ),
-        "consumers_unsettled_messages_total": Definition(
-            _COUNTER, "Messages that could not be acknowledged, extended or given back.", ("consumer", "operation")
-        ),
-        "consumers_lost_messages_total": Definition(
-            _COUNTER, "Messages that the subscription took back while they were held.", ("consumer",)
-        ),
-        "consumers_dead_letter_failures_total": Definition(
-            _COUNTER, "How often the dead-letter topic did not take a message.", ("consumer", "code")
-        ),
-        "consumers_overdue_handlers_total": Definition(
-            _COUNTER, "Handlers in threads that ran for longer than their timeout.", _BY_TYPE
-        ),
-        "consumers_unwritten_completions_total": Definition(
-            _COUNTER, "Effects of which the store could not be told.", ("consumer",)
-        ),
-        "consumers_unkept_results_total": Definition(
-            _COUNTER, "Results of handlers that could not be kept, for they are no JSON.", _BY_TYPE
-        ),
-        "consumers_pipeline_faults_total": Definition(
-            _COUNTER, "Failures of the SDK itself, which should be none.", ("consumer",)
-        ),
-        "consumers_throttles_total": Definition(_COUNTER, "Calls of `ctx.throttle_all`.", _BY_TYPE),
-        "consumers_store_available": Definition(_GAUGE, "1 while the store answers, 0 while not.", ("consumer",)),
-        "consumers_source_available": Definition(
-            _GAUGE, "1 while the subscription can be read, 0 while not.", ("consumer",)
-        ),
-        "consumers_receiving": Definition(
-            _GAUGE, "1 from the start of the consumer to the beginning of its end.", ("consumer",)
-        ),
-        "consumers_running_handlers": Definition(_GAUGE, "Deliveries that are worked on.", ("consumer",)),
-        "consumers_waiting_deliveries": Definition(
-            _GAUGE, "Deliveries that wait for a free handler, or behind another one of their key.", ("consumer",)
-        ),
-        "consumers_resting_deliveries": Definition(
-            _GAUGE, "Deliveries that wait for their next attempt.", ("consumer",)
-        ),
-        "consumers_held_messages": Definition(_GAUGE, "Messages that are held, all of these included.", ("consumer",)),
-        "consumers_held_bytes": Definition(_GAUGE, "And what they take.", ("consumer",)),
-        "consumers_oldest_running_seconds": Definition(
-            _GAUGE, "How long the longest of the running handlers has run.", ("consumer",)
-        ),
-    }
-)
 
 
 def table() -> str:
@@ -154,12 +94,16 @@ class Metrics:
             case ConsumerStarted(consumer):
                 for name in ("receiving", "store_available", "source_available"):
                     self._show(f"consumers_{name}", consumer, 1)
+                if event.dedup == Mode.INBOX.value:
+                    for operation in ("receive", "claim"):
+                        self._show("consumers_inbox_available", consumer, 1, operation)
             case ConsumerStopped(consumer):
                 self._show("consumers_receiving", consumer, 0)
             case ConsumerStats():
                 self._stats(event)
         self._outages(event)
         self._faults(event)
+        self._inbox(event)
 
     def _settled(self, event: DeliverySettled) -> None:
         consumer, event_type = event.consumer, self._type(event.consumer, event.subject.event_type)
@@ -168,6 +112,8 @@ class Metrics:
             self._set.observe("consumers_handler_seconds", event.seconds, consumer, event_type)
         if event.fate is Fate.DONE and event.attempt == 1 and event.lag is not None:
             self._set.observe("consumers_lag_seconds", event.lag, consumer)
+        if event.fate is Fate.RETRIED:
+            self._count_failure("consumers_retries_total", consumer, event.code or event.fate.name)
         if event.fate in _FAILED:
             self._count_failure("consumers_failures_total", consumer, event.code or event.fate.name)
 
@@ -194,10 +140,35 @@ class Metrics:
             case ResultUnkept(consumer, subject):
                 event_type = self._type(consumer, subject.event_type)
                 self._set.count("consumers_unkept_results_total", consumer, event_type)
+            case OutcomeIgnored(consumer, completed=completed):
+                reason = "completed" if completed else "lease_lost"
+                self._set.count("consumers_ignored_outcomes_total", consumer, reason)
             case PipelineFault(consumer):
                 self._set.count("consumers_pipeline_faults_total", consumer)
             case Throttled(consumer, event_type):
                 self._set.count("consumers_throttles_total", consumer, self._type(consumer, event_type))
+
+    def _inbox(self, event: object) -> None:
+        match event:
+            case Stored(consumer, stored, duplicates):
+                self._set.count("consumers_arrivals_total", consumer, "new", by=stored)
+                self._set.count("consumers_arrivals_total", consumer, "duplicate", by=duplicates)
+            case ClaimMade(consumer, way):
+                self._set.count("consumers_claims_total", consumer, way)
+                self._set.count("consumers_claimed_deliveries_total", consumer, way, by=event.found)
+                self._set.count("consumers_claim_conflicts_total", consumer, by=event.conflicts)
+            case Heartbeat(consumer):
+                self._set.count("consumers_heartbeats_total", consumer)
+            case HeartbeatFailed(consumer, error=error):
+                self._count_failure("consumers_heartbeat_failures_total", consumer, reason_of(error))
+            case LeaseRecovered(consumer, alone=alone):
+                self._set.count("consumers_recovered_total", consumer, "alone" if alone else "beside_others")
+            case InboxAway(consumer, operation, error):
+                reason = self._codes[consumer](reason_of(error))
+                self._set.count("consumers_inbox_failures_total", consumer, operation, reason)
+                self._show("consumers_inbox_available", consumer, 0, operation)
+            case InboxBack(consumer, operation):
+                self._show("consumers_inbox_available", consumer, 1, operation)
 
     def _stats(self, event: ConsumerStats) -> None:
         figures = {
@@ -210,9 +181,21 @@ class Metrics:
         }
         for name, figure in figures.items():
             self._show(name, event.consumer, figure)
+        if event.inbox is not None:
+            self._queue(event.consumer, event.inbox)
 
-    def _show(self, name: str, consumer: str, value: float) -> None:
-        self._set.gauge(name).labels(consumer).set(value)
+    def _queue(self, consumer: str, inbox: InboxStats) -> None:
+        self._show("consumers_leases", consumer, inbox.leases)
+        for name in ("due", "oldest_due_seconds", "processing", "sent", "failed"):
+            gauge = f"consumers_queue_{name}"
+            if inbox.queue is None:
+                # What nobody could read is no 0, and not what it was a while ago.
+                self._set.forget_series(gauge, consumer)
+            else:
+                self._show(gauge, consumer, getattr(inbox.queue, name))
+
+    def _show(self, name: str, consumer: str, value: float, *labels: str) -> None:
+        self._set.gauge(name).labels(consumer, *labels).set(value)
 
     def _type(self, consumer: str, event_type: str) -> str:
         """A label of its own for the first 50 types of each consumer: messages may say what they want."""

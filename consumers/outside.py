@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from consumers.backlog import Backlog
 from consumers.clock import Clock, SystemClock
 from consumers.context import Locks
 from consumers.dead_letters import DeadLetters
@@ -23,6 +24,8 @@ class Outside:
     locks: Locks | None = None
     effects: Effects | None = None
     """Where handlers can complete an event in a transaction of their own."""
+    backlog: Backlog | None = None
+    """How the inbox is, of a consumer that has one."""
     defaults: Defaults | None = None
     """What handlers have that say nothing of it; None leaves what their consumer was built with."""
     most_resting: int = 500

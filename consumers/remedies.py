@@ -1,11 +1,15 @@
 """What to do about what a line tells."""
 
 import ssl
+from typing import Final
 
 from consumers.events import Fate
+from relay.errors import ConfigurationError
 from relay.kernel.wording import kind_of
 
 _PASSES = "none is needed where it passes; else"
+# Parts of what a server of Postgres says that lets nobody in.
+_OF_LOGINS: Final = ("authentication failed", "no password supplied", "no pg_hba.conf entry")
 
 
 def of_delivery(fate: Fate, code: str, consumer: str) -> str:
@@ -49,6 +53,41 @@ def of_store(error: BaseException) -> str:
     if any("OOM" in str(cause) for cause in causes):
         return "Redis is full: give it more memory; never have it evict, for it would forget what was processed"
     return "none is needed when Redis comes back; else see that REDIS_URL leads to it from this host"
+
+
+def of_inbox(error: BaseException) -> str:
+    """About an inbox that does not answer."""
+    causes = list(_causes(error))
+    states = [str(getattr(cause, "sqlstate", "") or "") for cause in causes]
+    said = " ".join(str(cause) for cause in causes if isinstance(cause, ConfigurationError))
+    match next(filter(None, states), ""):
+        case "42P01" | "42703" | "42883" | "3F000":
+            return "bring the inbox up with `python -m consumers migrate`; INBOX_SCHEMA names where it is"
+        case "42501":
+            return (
+                "grant the role of DATABASE_URL what it needs on the inbox's tables, or run as the role that made them"
+            )
+        case "53300":
+            return "no connection is left on the server: raise its max_connections, or lower INBOX_CONNECTIONS"
+        case "53100":
+            return "the server's disk is full: make room on it"
+        case "25006":
+            return "have DATABASE_URL lead to the primary server: the one it leads to cannot be written"
+        case "57014":
+            return "see in pg_stat_activity what holds the server up, and that autovacuum comes to the inbox's tables"
+    if any(part in said for part in _OF_LOGINS):
+        return "correct the user and the password in DATABASE_URL, or have the server let them in"
+    if said:
+        return "correct DATABASE_URL by what the error says"
+    return "none is needed when the server comes back; if it is up, see that DATABASE_URL leads to it from this host"
+
+
+def of_crash() -> str:
+    """About a process that was silent for longer than its lease."""
+    return (
+        "see how its owner ended: killed, out of memory, cut off from the database, or with a handler that blocked the "
+        "event loop for longer than INBOX_LEASE_MS"
+    )
 
 
 def of_source(code: str, subscription: str) -> str:

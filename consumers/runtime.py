@@ -80,7 +80,8 @@ class Runtime:
     @property
     def receiving(self) -> bool:
         """Whether deliveries come in: what a readiness probe wants to know."""
-        return self._receiving and self._gate.open
+        backlog = self._outside.backlog
+        return self._receiving and self._gate.open and (backlog is None or backlog.available)
 
     async def run(self, stopping: asyncio.Event, soft_timeout: float) -> tuple[str, ...]:
         """Work until `stopping` is set, and name the handlers that had to be abandoned.
@@ -124,6 +125,11 @@ class Runtime:
                 raise RuntimeError(f"the source of {self._consumer.name} ended by itself")
             return abandoned
 
+    async def look(self) -> None:
+        """See what waits in the inbox, where there is one, for the next `stats`."""
+        if self._receiving and self._outside.backlog is not None:
+            await self._outside.backlog.look()
+
     def stats(self, seconds: float) -> ConsumerStats:
         """How the consumer is, and what it did since the last look."""
         flow, source = self._flow, self._outside.source
@@ -143,6 +149,7 @@ class Runtime:
             receiving=self._receiving,
             store_available=self._gate.open,
             seconds=seconds,
+            inbox=None if self._outside.backlog is None else self._outside.backlog.stats(),
         )
 
     async def _open(self, stack: AsyncExitStack) -> None:

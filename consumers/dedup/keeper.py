@@ -47,6 +47,9 @@ class Keeper(Generic[Held]):
         self._task: asyncio.Task[None] | None = None
         self._never = asyncio.Event()
 
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
     def start(self, on_lost: Callable[[Held], None]) -> None:
         """Begin to renew."""
         self._on_lost = on_lost

@@ -13,6 +13,7 @@ from consumers.clock import Clock, SystemClock
 from consumers.dead_letters import DeadLetters
 from consumers.errors import ConfigurationError
 from consumers.handlers import Handlers
+from consumers.inbox.backlog import InboxBacklog, Tally
 from consumers.inbox.claiming import Claiming
 from consumers.inbox.effects import Connections, InboxEffects
 from consumers.inbox.inbox import Inbox
@@ -55,6 +56,7 @@ class Built:
     dedup: Inbox
     effects: InboxEffects
     table: Table
+    backlog: InboxBacklog
 
     def cut(self) -> None:
         """End all connections without a word, and make none any more: what the end of a process does."""
@@ -92,8 +94,9 @@ def build(  # noqa: PLR0913 -- each by its name
         shards=place.shards,
     )
     table = Table(connect, place.schema, identity, skew=skew, monotonic=clock.monotonic)
-    inbox = Inbox(table, clock, observe, heartbeat_seconds=place.heartbeat_seconds)
-    claiming = Claiming(table, inbox, observe, clock, poll_seconds=place.poll_seconds, jitter=jitter)
+    tally = Tally(observe)
+    inbox = Inbox(table, clock, tally, heartbeat_seconds=place.heartbeat_seconds)
+    claiming = Claiming(table, inbox, tally, clock, poll_seconds=place.poll_seconds, jitter=jitter)
     receiving = Receiving(
         consumer=consumer,
         upstream=upstream,
@@ -102,7 +105,7 @@ def build(  # noqa: PLR0913 -- each by its name
         dead_letters=dead_letters,
         shard_key=shard_key,
         stored=claiming.arrived,
-        observe=observe,
+        observe=tally,
         clock=clock,
         jitter=jitter,
     )
@@ -116,7 +119,8 @@ def build(  # noqa: PLR0913 -- each by its name
         connections=connections,
         examine=examine,
     )
-    return Built(source, inbox, InboxEffects(inbox, table, connections, place.schema), table)
+    effects = InboxEffects(inbox, table, connections, place.schema)
+    return Built(source, inbox, effects, table, InboxBacklog(table, inbox, tally))
 
 
 async def _examine(connect: Callable[[], Any], schema: str) -> None:

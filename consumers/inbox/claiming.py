@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from consumers.clock import Clock
-from consumers.events import InboxAway, InboxBack, LeaseRecovered
+from consumers.events import ClaimMade, InboxAway, InboxBack, LeaseRecovered
 from consumers.inbox.inbox import Inbox
 from consumers.inbox.rows import Arrival, Claimed
 from consumers.inbox.table import MOST_ROWS, Table
@@ -119,7 +119,7 @@ class Claiming:
         """Whoever's last owner died runs by itself: if it was its fault, nobody else pays for it again."""
         if not demand.idle:
             return False
-        claimed = await self._claimed(self._table.claim_suspect(event_types), take)
+        claimed = await self._claimed("alone", 1, self._table.claim_suspect(event_types), take)
         if not claimed:
             self._suspects.clear()
         return True
@@ -132,7 +132,7 @@ class Claiming:
             # Whatever arrives from here on counts; the last served is the first no longer.
             del self._types[event_type]
         most = min(room, MOST_ROWS)
-        claimed = await self._claimed(self._table.claim_ready(rooms, most), take)
+        claimed = await self._claimed("ready", most, self._table.claim_ready(rooms, most), take)
         found = dict.fromkeys(rooms, 0)
         for each in claimed:
             found[each.owned.event_type] += 1
@@ -155,7 +155,7 @@ class Claiming:
             if rooms.get(head.event_type, 0) > 0 and len(chosen) < demand.room:
                 rooms[head.event_type] -= 1
                 chosen.append(head.id)
-        claimed = await self._claimed(self._table.claim_heads(chosen), take) if chosen else []
+        claimed = await self._claimed("key", len(chosen), self._table.claim_heads(chosen), take) if chosen else []
         self._round.fruitful = bool(claimed)
         self._round.claimed += len(claimed)
         if not self._after and not self._round.claimed:
@@ -164,7 +164,7 @@ class Claiming:
             self._look_at = min(self._look_at, self._clock.monotonic() + self._round.due_in)
         return len(claimed) or int(bool(self._after))
 
-    async def _claimed(self, claim: Awaitable[list[Claimed]], take: Take) -> list[Claimed]:
+    async def _claimed(self, way: str, wanted: int, claim: Awaitable[list[Claimed]], take: Take) -> list[Claimed]:
         asked = asyncio.ensure_future(claim)
         try:
             claimed = await asyncio.shield(asked)
@@ -174,6 +174,8 @@ class Claiming:
         for each in claimed:
             self._inbox.hold(each.owned)
         take([each.delivery for each in claimed])
+        conflicts = wanted - len(claimed) if way == "key" else 0
+        self._observe(ClaimMade(self._table.identity.consumer, way, wanted, len(claimed), conflicts))
         return claimed
 
     async def _hand_back(self, asked: "asyncio.Future[list[Claimed]]") -> None:

@@ -42,7 +42,11 @@ class Inbox:
         self._keeper: Keeper[Owned] = Keeper(self._renew, clock, every=heartbeat_seconds, now=clock.monotonic)
         self._words: Gather[Word, str] = Gather(table.settle, most=MOST_ROWS, at_once=1)
         self._giving_back: set[asyncio.Task[None]] = set()
-        self._failing = False
+
+    @property
+    def leases(self) -> int:
+        """Rows that are kept now."""
+        return len(self._keeper)
 
     async def open(self, on_lost: OnLost, retention: timedelta | None) -> list[str]:  # noqa: ARG002 -- rows stay until they are done
         """Begin to keep what is claimed."""
@@ -141,9 +145,7 @@ class Inbox:
             try:
                 deadline, answers = await self._table.renew(part)
             except StoreUnavailableError as error:
-                if not self._failing:
-                    self._failing = True
-                    self._observe(HeartbeatFailed(self._table.identity.consumer, len(held), error))
+                self._observe(HeartbeatFailed(self._table.identity.consumer, len(held), error))
                 return [*renewed, *[None] * (len(held) - len(renewed))]
             for owned, answer in zip(part, answers, strict=True):
                 match answer:
@@ -154,7 +156,6 @@ class Inbox:
                         renewed.append(LOST)
                     case _:
                         renewed.append(None)
-        self._failing = False
         self._observe(Heartbeat(self._table.identity.consumer, len(held)))
         return renewed
 

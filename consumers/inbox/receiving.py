@@ -140,19 +140,24 @@ class Receiving:
             try:
                 new = await self._table.receive(arrivals)
             except psycopg.DataError as error:
+                self._back()
                 return await self._store_apart(arrived, batch, error)
             except StoreUnavailableError as error:
                 pause = self._backoff.next()
-                self._away_since = self._away_since or self._clock.monotonic()
+                if self._away_since is None:
+                    self._away_since = self._clock.monotonic()
                 self._observe(InboxAway(self._consumer, "receive", error, pause))
                 await self._clock.wait(self._never, pause)
             else:
-                if self._away_since is not None:
-                    away, self._away_since = self._clock.monotonic() - self._away_since, None
-                    self._backoff.reset()
-                    self._observe(InboxBack(self._consumer, "receive", away))
+                self._back()
                 self._stored(arrivals)
                 return new
+
+    def _back(self) -> None:
+        if self._away_since is not None:
+            away, self._away_since = self._clock.monotonic() - self._away_since, None
+            self._backoff.reset()
+            self._observe(InboxBack(self._consumer, "receive", away))
 
     async def _store_apart(
         self, arrived: Sequence[tuple[Delivery, Received[Any]]], batch: list[Delivery], error: psycopg.DataError

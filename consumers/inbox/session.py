@@ -55,7 +55,8 @@ class Session:
                 raise
 
     async def close(self) -> None:
-        """End the session."""
+        """End the session, and make none any more."""
+        self._is_cut = True
         await self._drop()
 
     def cut(self) -> None:
@@ -70,6 +71,8 @@ class Session:
             if self._is_cut:
                 raise OSError("the connection is cut")
             self._wire = Wire(await self._connect(), statement, self._enter)
+            if self._is_cut:
+                raise OSError("the connection was cut as it was made")
         wire = self._wire
         call = wire.call(name, values)
         if wire.shared:

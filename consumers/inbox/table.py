@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
+from consumers.backlog import Queue
 from consumers.delivery import Delivery
 from consumers.inbox.rows import Arrival, Claimed, Head, Owned, Recovered, Waiting, Word
 from consumers.inbox.session import Connect, Session
@@ -15,6 +16,8 @@ from relay.postgres.wire import Row
 
 # Rows in one statement: more make it no cheaper, and hold others up for longer.
 MOST_ROWS: Final = 500
+# So far counts whoever looks how much waits.
+MOST_COUNTED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,17 @@ class Table:
                 case _:
                     keyed = True
         return Waiting(types, keyed, suspects)
+
+    async def queue(self, most: int = MOST_COUNTED) -> Queue:
+        """How much waits, is worked on and has failed, for all processes; nothing is counted further than to `most`."""
+        ((due, due_is_least, oldest, *others),) = await self._claims.ask("queue", {**self._whose, "most": most})
+        counts = {"due": int(due), **dict(zip(("processing", "sent", "failed"), map(int, others), strict=True))}
+        least = [name for name, count in counts.items() if count > most or (name == "due" and due_is_least)]
+        return Queue(
+            **{name: min(count, most) for name, count in counts.items()},
+            oldest_due_seconds=float(oldest),
+            at_least=tuple(least),
+        )
 
     async def walk(self, after: str, most: int) -> list[Head]:
         """The first rows of up to so many ordering keys behind this one."""

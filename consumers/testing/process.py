@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from consumers.app import Consumer
+from consumers.backlog import Backlog
 from consumers.dedup.claim import ClaimDedup
 from consumers.dedup.mark import MarkDedup
 from consumers.dedup.none import NoDedup
@@ -109,14 +110,17 @@ class Process:
             source: Source = built.source
             dedup: Dedup = built.dedup
             effects: Effects | None = built.effects
+            backlog: Backlog | None = built.backlog
         else:
-            source, dedup, effects = self.source, _dedup(consumer, store, world.clock), None
+            source, dedup = self.source, _dedup(consumer, store, world.clock)
+            effects = backlog = None
         self.runtime = Runtime(
             consumer,
             Outside(
                 source=source,
                 dedup=dedup,
                 effects=effects,
+                backlog=backlog,
                 dead_letters=dead_letters,
                 observe=self._observe,
                 locks=store,

@@ -1,6 +1,7 @@
 """Metrics of a table of definitions, on a registry of their own. Loads prometheus-client, and with it a web server."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
@@ -48,6 +49,13 @@ class MetricSet:
         gauge = self._gauges.pop(name, None)
         if gauge is not None:
             self.registry.unregister(gauge)
+
+    def forget_series(self, name: str, *labels: str) -> None:
+        """Take one series of a gauge away, where it is."""
+        gauge = self._gauges.get(name)
+        if gauge is not None:
+            with suppress(KeyError):  # of older libraries, where it is not
+                gauge.remove(*labels)
 
     def _names(self, kind: Kind) -> tuple[str, ...]:
         return tuple(name for name, metric in self._definitions.items() if metric.kind is kind)

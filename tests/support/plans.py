@@ -10,6 +10,7 @@ import psycopg
 from psycopg import ClientCursor
 
 from relay.outbox.statements import statement
+from relay.postgres.statements import Statements
 
 # All that a glance may be asked for.
 GLANCE: dict[str, Any] = {"newest": True, "keys": True, "due": True, "ordered_safe": 0, "skew": 0.0}
@@ -38,9 +39,9 @@ def scans(connection: psycopg.Connection[Any], name: str, values: dict[str, Any]
     return scans_of(connection, prepare(connection, name), values)
 
 
-def prepare(connection: psycopg.Connection[Any], name: str) -> Prepared:
+def prepare(connection: psycopg.Connection[Any], name: str, statements: Statements = statement) -> Prepared:
     """Prepare a statement; what it is planned for is the table as it is when it first runs."""
-    text = statement(name)
+    text = statements(name)
     names = list(dict.fromkeys(_PARAMETER.findall(text)))
     numbered = _PARAMETER.sub(lambda found: b"$%d" % (names.index(found[1]) + 1), text).replace(b"%%", b"%")
     prepared = Prepared(f"plan_{next(_numbers)}", [each.decode() for each in names])

@@ -5,7 +5,7 @@ import io
 import json
 import subprocess
 import sys
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -13,7 +13,9 @@ from uuid import UUID
 import pytest
 
 from consumers import events, logs
+from consumers.backlog import InboxStats, Queue
 from consumers.events import (
+    ClaimMade,
     CompletionUnwritten,
     ConsumerStarted,
     ConsumerStats,
@@ -23,6 +25,11 @@ from consumers.events import (
     DeliverySettled,
     Fate,
     HandlerOverdue,
+    Heartbeat,
+    HeartbeatFailed,
+    InboxAway,
+    InboxBack,
+    LeaseRecovered,
     OutcomeIgnored,
     PipelineFault,
     ResultUnkept,
@@ -32,11 +39,13 @@ from consumers.events import (
     StartWarning,
     StoreAway,
     StoreBack,
+    Stored,
     Throttled,
 )
 from consumers.line_table import LINES as TABLE
 from consumers.received import Received, Undecodable
-from relay.errors import BrokerError
+from idempotency import StoreUnavailableError
+from relay.errors import BrokerError, ConfigurationError
 from relay.kernel import log_output
 from relay.kernel.observe import LoopDied, PassSkipped, ShutdownBegan, ShutdownEnded
 from tests.support.commands import ROOT
@@ -70,6 +79,18 @@ NO_EVENT = Undecodable(
 STARTED = ConsumerStarted("billing", "orders", "claim", "orders-dead-letters", ("order.*",), 50)
 STATS = ConsumerStats("billing", "orders", {"done": 3}, 1, 2, 3, 6, 600, 1.5, True, True, 60.0)  # noqa: FBT003
 
+INBOX = InboxStats(
+    available=True,
+    stored=5,
+    not_stored={"duplicate": 1},
+    claims=3,
+    claimed={"ready": 4, "key": 1},
+    conflicts=2,
+    recovered=1,
+    leases=9,
+    queue=Queue(10_000, 12.34567, 9, 0, 4, ("due",)),
+)
+
 ABOUT = {
     "consumer": "billing",
     "event_id": EVENT_ID,
@@ -85,6 +106,33 @@ def settled(fate: Fate, **others: Any) -> DeliverySettled:
     return DeliverySettled("billing", others.pop("subject", EVENT), fate, 2, 0.12345, 1.23456, **others)
 
 
+class _GoneError(Exception):
+    """As psycopg has it: with a state of Postgres."""
+
+    def __init__(self, sqlstate: str, text: str) -> None:
+        super().__init__(text)
+        self.sqlstate = sqlstate
+
+
+def _gone(sqlstate: str = "57P01", text: str = "going away") -> Exception:
+    error = StoreUnavailableError(f"the inbox was not reached: {text}")
+    error.__cause__ = _GoneError(sqlstate, text)
+    return error
+
+
+SERVER_BACK = "none is needed when the server comes back; if it is up, see that DATABASE_URL leads to it from this host"
+RECOVERED = {
+    "level": "warning",
+    "event": "lease_recovered",
+    "consumer": "billing",
+    "delivery_id": 7,
+    "event_id": EVENT_ID,
+    "event_type": "order.paid",
+    "owner": "host:1:ab",
+    "attempt": 2,
+    "remedy": "see how its owner ended: killed, out of memory, cut off from the database, or with a handler that "
+    "blocked the event loop for longer than INBOX_LEASE_MS",
+}
 FAILED = {"subscription": "orders", "message_id": "m1", "attempt": 2, "seconds": 0.123, "lag_seconds": 1.235}
 
 LINES: list[tuple[object, dict[str, Any]]] = [
@@ -263,6 +311,90 @@ LINES: list[tuple[object, dict[str, Any]]] = [
         },
     ),
     (
+        OutcomeIgnored("billing", EVENT, "Done", completed=True),
+        {
+            "level": "warning",
+            "event": "outcome_ignored",
+            **ABOUT,
+            "answer": "Done",
+            "consequence": "ctx.complete had completed the event, which stays completed",
+            "remedy": "let nothing of the effect come after ctx.complete",
+        },
+    ),
+    (
+        Heartbeat("billing", 12),
+        {"level": "debug", "event": "heartbeat", "consumer": "billing", "leases": 12},
+    ),
+    (
+        HeartbeatFailed("billing", 12, _gone()),
+        {
+            "level": "error",
+            "event": "heartbeat_failed",
+            "consumer": "billing",
+            "leases": 12,
+            "code": "57P01",
+            "error": "StoreUnavailableError: the inbox was not reached: 57P01: going away",
+            "consequence": "leases that are not renewed in time end: others begin these deliveries then, and what "
+            "these handlers do or answer does not count",
+            "remedy": SERVER_BACK,
+        },
+    ),
+    (
+        Stored("billing", 490, 10, 0.01234),
+        {
+            "level": "debug",
+            "event": "stored",
+            "consumer": "billing",
+            "stored": 490,
+            "duplicates": 10,
+            "seconds": 0.012,
+        },
+    ),
+    (
+        LeaseRecovered("billing", 7, EVENT_ID, "order.paid", 2, "host:1:ab", alone=True),
+        {
+            **RECOVERED,
+            "alone": True,
+            "consequence": "it has paid an attempt, for nothing else ran there, and is handled again by itself",
+        },
+    ),
+    (
+        LeaseRecovered("billing", 7, EVENT_ID, "order.paid", 2, "host:1:ab", alone=False),
+        {
+            **RECOVERED,
+            "alone": False,
+            "consequence": "it is handled again by itself, and has paid nothing: others ran beside it",
+        },
+    ),
+    (
+        InboxAway("billing", "receive", _gone(), 0.25),
+        {
+            "level": "error",
+            "event": "inbox_failed",
+            "consumer": "billing",
+            "operation": "receive",
+            "code": "57P01",
+            "error": "StoreUnavailableError: the inbox was not reached: 57P01: going away",
+            "again_in_seconds": 0.25,
+            "consequence": "nothing that arrives is stored or acknowledged; the subscription keeps it, and none pays",
+            "remedy": SERVER_BACK,
+        },
+    ),
+    (
+        InboxAway("billing", "claim", StoreUnavailableError("the process ends"), 5.0),
+        {
+            "level": "error",
+            "event": "inbox_failed",
+            "consumer": "billing",
+            "operation": "claim",
+            "code": "StoreUnavailableError",
+            "error": "StoreUnavailableError: the process ends",
+            "again_in_seconds": 5.0,
+            "consequence": "no event is begun; what waits stays in the inbox, and none pays",
+            "remedy": SERVER_BACK,
+        },
+    ),
+    (
         Throttled("billing", "order.paid", 30.0),
         {
             "level": "info",
@@ -274,6 +406,32 @@ LINES: list[tuple[object, dict[str, Any]]] = [
     ),
     (STARTED, {"level": "info", "event": "consumer_started", **asdict(STARTED), "event_types": ["order.*"]}),
     (STATS, {"level": "info", "event": "consumer_stats", **asdict(STATS)}),
+    (
+        replace(STATS, inbox=INBOX),
+        {
+            "level": "info",
+            "event": "consumer_stats",
+            **asdict(STATS),
+            "inbox": {
+                "available": True,
+                "stored": 5,
+                "not_stored": {"duplicate": 1},
+                "claims": 3,
+                "claimed": {"ready": 4, "key": 1},
+                "conflicts": 2,
+                "recovered": 1,
+                "leases": 9,
+                "queue": {
+                    "due": 10_000,
+                    "oldest_due_seconds": 12.346,
+                    "processing": 9,
+                    "sent": 0,
+                    "failed": 4,
+                    "at_least": ["due"],
+                },
+            },
+        },
+    ),
     (
         ConsumerStopped("billing", 1.23456, 4, ()),
         {
@@ -359,6 +517,8 @@ def test_no_event_is_forgotten() -> None:
     assert defined == {type(event) for event, _ in LINES if type(event).__module__ == events.__name__} | {
         StoreBack,  # these: below
         SourceBack,
+        InboxBack,
+        ClaimMade,  # counted, and no line: as many as there are deliveries
     }
 
 
@@ -456,6 +616,64 @@ def test_a_store_that_is_away_names_its_remedy(cause: Exception, word: str) -> N
     assert word in log.lines()[0]["remedy"]
 
 
+@pytest.mark.parametrize(
+    ("cause", "word"),
+    [
+        (_GoneError("42P01", "relation does not exist"), "python -m consumers migrate"),
+        (_GoneError("42501", "permission denied"), "grant the role"),
+        (_GoneError("53300", "too many clients"), "max_connections"),
+        (_GoneError("53100", "no space left"), "make room"),
+        (_GoneError("25006", "cannot execute in a read-only transaction"), "lead to the primary"),
+        (_GoneError("57014", "statement timeout"), "pg_stat_activity"),
+        (ConfigurationError("password authentication failed for user"), "the user and the password in DATABASE_URL"),
+        (ConfigurationError("database x does not exist"), "correct DATABASE_URL"),
+        (TimeoutError(), "none is needed when the server comes back"),
+    ],
+)
+def test_an_inbox_that_is_away_names_its_remedy(cause: Exception, word: str) -> None:
+    """The same for all that it is asked, and for its words as a store."""
+    error = _caused("the inbox was not reached", cause)
+    log = Log(started=False)
+    log.tell(replace(STARTED, dedup="inbox"))
+    for each in (
+        InboxAway("billing", "claim", error, 1.0),
+        HeartbeatFailed("billing", 1, error),
+        StoreAway("billing", error, 1.0),
+    ):
+        log.tell(each)
+
+    assert [word in line["remedy"] for line in log.lines()[1:]] == [True] * 3
+
+
+def test_an_inbox_that_is_away_is_told_for_each_operation() -> None:
+    """Claiming may work again while receiving does not yet."""
+    log = Log()
+    for operation in ("receive", "claim"):
+        for _ in range(5):
+            log.tell(InboxAway("billing", operation, _gone(), 1.0))
+    log.tell(InboxBack("billing", "claim", 3.0))
+
+    assert [(line["event"], line["operation"]) for line in log.lines()] == [
+        ("inbox_failed", "receive"),
+        ("inbox_failed", "claim"),
+        ("inbox_recovered", "claim"),
+    ]
+    assert log.lines()[-1]["consumer"] == "billing"
+
+
+def test_heartbeats_that_fail_are_told_once_and_when_it_is_over() -> None:
+    """What goes well is a line at level debug."""
+    log = Log()
+    log.tell(Heartbeat("billing", 3))
+    for _ in range(4):
+        log.tell(HeartbeatFailed("billing", 3, _gone()))
+        log.clock.now += 30
+    log.tell(Heartbeat("billing", 3))
+
+    assert log.names() == ["heartbeat_failed", "heartbeat_failing", "heartbeat_recovered"]
+    assert log.lines()[-1]["failures"] == 4
+
+
 def test_a_night_without_redis_is_a_line_a_minute() -> None:
     """The first failure at once, a summary a minute, and how long it was; all of them at debug."""
     log, debug = Log(), Log("debug")
@@ -515,7 +733,8 @@ def test_every_line_has_the_documented_fields() -> None:
     """Those of one table, which the documentation shows; neither more nor less, whatever happened."""
     log = Log("debug", started=False, events=True, redact=_fails_on_throttles)
     log.tell(STARTED)
-    again = [event for event, _ in LINES if isinstance(event, StoreAway | SourceAway | SettleFailed | DeadLetterFailed)]
+    failures = StoreAway | SourceAway | SettleFailed | DeadLetterFailed | HeartbeatFailed | InboxAway
+    again = [event for event, _ in LINES if isinstance(event, failures)]
     for event, _ in LINES:
         log.tell(event)
     for fate in Fate:
@@ -526,6 +745,8 @@ def test_every_line_has_the_documented_fields() -> None:
             log.tell(event)
     log.tell(StoreBack("billing", 60.0))
     log.tell(SourceBack("billing", "orders", 60.0))
+    log.tell(InboxBack("billing", "claim", 60.0))
+    log.tell(Heartbeat("billing", 3))
 
     documented = {line.name: line for line in TABLE}
     for line in log.lines():

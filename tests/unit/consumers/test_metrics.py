@@ -1,5 +1,6 @@
 """What is counted of consumers, and that nothing of it grows with what messages say."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -8,7 +9,9 @@ import pytest
 from prometheus_client import REGISTRY, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from consumers.backlog import InboxStats, Queue
 from consumers.events import (
+    ClaimMade,
     CompletionUnwritten,
     ConsumerStarted,
     ConsumerStats,
@@ -18,6 +21,11 @@ from consumers.events import (
     DeliverySettled,
     Fate,
     HandlerOverdue,
+    Heartbeat,
+    HeartbeatFailed,
+    InboxAway,
+    InboxBack,
+    LeaseRecovered,
     OutcomeIgnored,
     PipelineFault,
     ResultUnkept,
@@ -27,6 +35,7 @@ from consumers.events import (
     StartWarning,
     StoreAway,
     StoreBack,
+    Stored,
     Throttled,
 )
 from consumers.metrics import DEFINITIONS, MOST_VALUES, Metrics
@@ -35,6 +44,8 @@ from relay.errors import BrokerError
 
 REFUSED = BrokerError("UNAVAILABLE", "away")
 STARTED = ConsumerStarted("billing", "orders", "claim", "dead", ("*",), 50)
+WITH_INBOX = ConsumerStarted("billing", "orders", "inbox", "", ("*",), 10)
+QUEUE = Queue(due=7, oldest_due_seconds=2.5, processing=4, sent=2, failed=3)
 STATS = ConsumerStats("billing", "orders", {"done": 3}, 1, 2, 3, 6, 600, 1.5, True, True, 60.0)  # noqa: FBT003
 
 
@@ -47,6 +58,11 @@ def event(event_type: str = "order.paid") -> Received[Any]:
 def settled(fate: Fate, event_type: str = "order.paid", attempt: int = 1, code: str = "") -> DeliverySettled:
     """A delivery that came to this end."""
     return DeliverySettled("billing", event(event_type), fate, attempt, 0.02, 1.5, code)
+
+
+def stats_with(queue: Queue | None) -> ConsumerStats:
+    """A look at a consumer with an inbox."""
+    return replace(STATS, inbox=InboxStats(True, 3, {}, 2, {"ready": 3}, 0, 0, 9, queue))  # noqa: FBT003
 
 
 # One of each kind.
@@ -63,9 +79,18 @@ ALL: list[object] = [
     CompletionUnwritten("billing", event(), REFUSED),
     ResultUnkept("billing", event(), "set", REFUSED),
     OutcomeIgnored("billing", event(), "Done"),
+    OutcomeIgnored("billing", event(), "Done", completed=True),
     PipelineFault("billing", event(), REFUSED, 5.0),
     StartWarning("billing", "careful"),
     Throttled("billing", "order.paid", 30.0),
+    Stored("billing", 8, 2, 0.1),
+    ClaimMade("billing", "ready", 10, 7),
+    ClaimMade("billing", "key", 5, 3, conflicts=2),
+    Heartbeat("billing", 10),
+    HeartbeatFailed("billing", 10, REFUSED),
+    LeaseRecovered("billing", 7, "e", "order.paid", 1, "host:1:ab", alone=True),
+    LeaseRecovered("billing", 8, "f", "order.paid", 0, "host:1:ab", alone=False),
+    InboxAway("billing", "claim", REFUSED, 1.0),
 ]
 
 
@@ -135,6 +160,10 @@ def test_what_goes_wrong_is_counted_by_its_reason(metrics: Metrics) -> None:
     assert found["pipeline_faults_total"] == 1
     assert found["throttles_total{order.paid}"] == 1
     assert found["failures_total{LEASE_LOST}"] == 1
+    assert found["retries_total{RETRIED}"] == 1
+    assert (found["ignored_outcomes_total{lease_lost}"], found["ignored_outcomes_total{completed}"]) == (1, 1)
+    assert found["heartbeat_failures_total{UNAVAILABLE}"] == 1
+    assert found["inbox_failures_total{UNAVAILABLE}{claim}"] == 1
 
 
 def test_what_is_available_is_shown_at_once(metrics: Metrics) -> None:
@@ -151,6 +180,55 @@ def test_what_is_available_is_shown_at_once(metrics: Metrics) -> None:
     metrics(ConsumerStopped("billing", 1.0, 0, ()))
     found = values(metrics)
     assert (found["receiving"], found["store_available"], found["source_available"]) == (0, 1, 1)
+
+
+def test_an_inbox_is_counted_by_what_came_and_what_was_claimed(metrics: Metrics) -> None:
+    """Leases by why they were taken from their owners."""
+    for each in ALL:
+        metrics(each)
+
+    found = values(metrics)
+    assert (found["arrivals_total{new}"], found["arrivals_total{duplicate}"]) == (8, 2)
+    assert (found["claims_total{ready}"], found["claims_total{key}"]) == (1, 1)
+    assert (found["claimed_deliveries_total{ready}"], found["claimed_deliveries_total{key}"]) == (7, 3)
+    assert found["claim_conflicts_total"] == 2
+    assert found["heartbeats_total"] == 1
+    assert (found["recovered_total{alone}"], found["recovered_total{beside_others}"]) == (1, 1)
+
+
+def test_an_inbox_is_available_for_each_operation(metrics: Metrics) -> None:
+    """At once; a consumer without one has no such series."""
+    metrics(STARTED)
+    assert not [name for name in values(metrics) if name.startswith("inbox_available")]
+    metrics(WITH_INBOX)
+    metrics(InboxAway("billing", "receive", REFUSED, 1.0))
+    found = values(metrics)
+    assert (found["inbox_available{receive}"], found["inbox_available{claim}"]) == (0, 1)
+
+    metrics(InboxBack("billing", "receive", 2.0))
+    assert values(metrics)["inbox_available{receive}"] == 1
+
+
+def test_the_queue_is_shown_while_it_is_known(metrics: Metrics) -> None:
+    """What nobody could read is neither 0 nor what it was."""
+    metrics(stats_with(None))
+    assert values(metrics)["leases"] == 9
+    metrics(stats_with(QUEUE))
+    metrics(replace(stats_with(QUEUE), consumer="shipping"))
+    assert {
+        name: value for name, value in values(metrics).items() if name.startswith("queue_") and "{" not in name
+    } == {
+        "queue_due": 7,
+        "queue_oldest_due_seconds": 2.5,
+        "queue_processing": 4,
+        "queue_sent": 2,
+        "queue_failed": 3,
+    }
+
+    metrics(stats_with(None))
+    assert {name for name in values(metrics) if name.startswith("queue_")} == {
+        f"queue_{name}{{shipping}}" for name in ("due", "oldest_due_seconds", "processing", "sent", "failed")
+    }
 
 
 def test_what_is_held_is_as_of_the_last_look(metrics: Metrics) -> None:
@@ -184,6 +262,7 @@ def test_every_metric_is_made_by_something(metrics: Metrics) -> None:
     """And all of them are in the table; nothing is in the registry that everybody shares."""
     for each in ALL:
         metrics(each)
+    metrics(stats_with(QUEUE))
 
     made = {family.name for family in text_string_to_metric_families(metrics.render().decode())}
     assert made == {name.removesuffix("_total") for name in DEFINITIONS}

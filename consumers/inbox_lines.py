@@ -1,0 +1,124 @@
+"""Log lines of the inbox: what is away, what was left behind, and at level debug what goes well."""
+
+from dataclasses import asdict
+from typing import Any, assert_never
+
+from consumers.backlog import InboxStats
+from consumers.events import Heartbeat, HeartbeatFailed, InboxAway, InboxBack, LeaseRecovered, Stored
+from consumers.remedies import of_crash, of_inbox
+from relay.kernel.failure import code, sentence
+from relay.kernel.line_writer import LineWriter
+
+InboxEvent = Heartbeat | HeartbeatFailed | Stored | LeaseRecovered | InboxAway | InboxBack
+
+AWAY = "inbox"
+"""The kind of failure whose subject is a consumer and an operation: see `named`."""
+
+_CONSEQUENCES = {
+    "receive": "nothing that arrives is stored or acknowledged; the subscription keeps it, and none pays",
+    "claim": "no event is begun; what waits stays in the inbox, and none pays",
+}
+
+
+class InboxLines:
+    """Writes what happens between a consumer and its inbox."""
+
+    def __init__(self, lines: LineWriter) -> None:
+        self._lines = lines
+
+    def tell(self, event: InboxEvent) -> None:
+        """Write the event's line, if it is worth one now."""
+        match event:
+            case Heartbeat():
+                self._lines.write("debug", "heartbeat", consumer=event.consumer, leases=event.leases)
+                self._lines.worked("heartbeat", event.consumer)
+            case HeartbeatFailed():
+                self._heartbeat_failed(event)
+            case Stored():
+                self._lines.write(
+                    "debug",
+                    "stored",
+                    consumer=event.consumer,
+                    stored=event.stored,
+                    duplicates=event.duplicates,
+                    seconds=round(event.seconds, 3),
+                )
+            case LeaseRecovered():
+                self._recovered(event)
+            case InboxAway():
+                self._away(event)
+            case InboxBack():
+                self._lines.worked(AWAY, _subject(event))
+            case _:
+                assert_never(event)
+
+    def _heartbeat_failed(self, event: HeartbeatFailed) -> None:
+        reason = reason_of(event.error)
+        self._lines.failed(
+            "heartbeat",
+            self._lines.repeats.failed("heartbeat", event.consumer, reason),
+            consumer=event.consumer,
+            leases=event.leases,
+            code=reason,
+            error=sentence(event.error),
+            consequence="leases that are not renewed in time end: others begin these deliveries then, and what these "
+            "handlers do or answer does not count",
+            remedy=of_inbox(event.error),
+        )
+
+    def _recovered(self, event: LeaseRecovered) -> None:
+        self._lines.write(
+            "warning",
+            "lease_recovered",
+            consumer=event.consumer,
+            delivery_id=event.delivery_id,
+            event_id=event.event_id,
+            event_type=event.event_type,
+            owner=event.owner,
+            attempt=event.attempt,
+            alone=event.alone,
+            consequence="it has paid an attempt, for nothing else ran there, and is handled again by itself"
+            if event.alone
+            else "it is handled again by itself, and has paid nothing: others ran beside it",
+            remedy=of_crash(),
+        )
+
+    def _away(self, event: InboxAway) -> None:
+        reason = reason_of(event.error)
+        self._lines.failed(
+            AWAY,
+            self._lines.repeats.failed(AWAY, _subject(event), reason),
+            consumer=event.consumer,
+            operation=event.operation,
+            code=reason,
+            error=sentence(event.error),
+            again_in_seconds=round(event.again_in, 3),
+            consequence=_CONSEQUENCES[event.operation],
+            remedy=of_inbox(event.error),
+        )
+
+
+def reason_of(error: BaseException) -> str:
+    """The code of what kept the inbox from answering: that it did not is known."""
+    return code(error.__cause__ or error)
+
+
+def inbox_fields(inbox: InboxStats | None) -> dict[str, Any] | None:
+    """What `consumer_stats` says of an inbox."""
+    if inbox is None:
+        return None
+    fields = asdict(inbox)
+    if inbox.queue is not None:
+        fields["queue"]["oldest_due_seconds"] = round(inbox.queue.oldest_due_seconds, 3)
+        fields["queue"]["at_least"] = list(inbox.queue.at_least)
+    return fields
+
+
+def named(subject: str) -> dict[str, str]:
+    """The fields of a line that says that failures of kind AWAY are over."""
+    consumer, _, operation = subject.rpartition(" ")
+    return {"consumer": consumer, "operation": operation}
+
+
+def _subject(event: InboxAway | InboxBack) -> str:
+    return f"{event.consumer} {event.operation}"
