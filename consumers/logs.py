@@ -8,6 +8,8 @@ from typing import Any, assert_never
 from structlog.typing import FilteringBoundLogger
 
 from consumers.events import (
+    ArtifactReused,
+    ArtifactUploaded,
     CompletionUnwritten,
     ConsumerStarted,
     ConsumerStats,
@@ -17,12 +19,16 @@ from consumers.events import (
     DeliverySettled,
     Fate,
     HandlerOverdue,
+    NoteLost,
     OutcomeIgnored,
     PipelineFault,
+    ProgressMade,
     ResultUnkept,
+    ScratchLeft,
     SettleFailed,
     SourceAway,
     SourceBack,
+    StageEnded,
     StartWarning,
     StoreAway,
     StoreBack,
@@ -30,6 +36,8 @@ from consumers.events import (
 )
 from consumers.received import Subject
 from consumers.remedies import of_dead_letters, of_delivery, of_source, of_store
+from consumers.work_lines import Work
+from consumers.work_lines import write as write_work
 from relay.kernel.failure import code, origin, redacted, sentence
 from relay.kernel.line_redaction import Redact
 from relay.kernel.line_writer import LineWriter, error_fields
@@ -40,7 +48,7 @@ Delivery = HandlerOverdue | CompletionUnwritten | ResultUnkept | OutcomeIgnored 
 Outage = StoreAway | StoreBack | SourceAway | SourceBack | SettleFailed | DeadLetterFailed
 Life = ConsumerStarted | ConsumerStopped | ConsumerStats | StartWarning | DeliveriesLost | Throttled
 Process = LoopDied | ShutdownBegan | ShutdownEnded
-Told = DeliverySettled | Delivery | Outage | Life | Process
+Told = DeliverySettled | Delivery | Work | Outage | Life | Process
 
 _CONSEQUENCES = {
     Fate.RETRIED: "the event has one attempt less, and is handled again after the delay",
@@ -87,6 +95,8 @@ class LogLines:
                 self._settled(event)
             case HandlerOverdue() | CompletionUnwritten() | ResultUnkept() | OutcomeIgnored() | PipelineFault():
                 self._delivery(event)
+            case StageEnded() | ProgressMade() | ArtifactUploaded() | ArtifactReused() | NoteLost() | ScratchLeft():
+                write_work(self._lines, event, _event(event.consumer, event.subject), events=self._events)
             case StoreAway() | StoreBack() | SourceAway() | SourceBack() | SettleFailed() | DeadLetterFailed():
                 self._outage(event)
             case ConsumerStarted() | ConsumerStopped() | ConsumerStats() | StartWarning():

@@ -12,6 +12,8 @@ from collections import defaultdict
 from types import MappingProxyType
 
 from consumers.events import (
+    ArtifactReused,
+    ArtifactUploaded,
     CompletionUnwritten,
     ConsumerStarted,
     ConsumerStats,
@@ -21,11 +23,14 @@ from consumers.events import (
     DeliverySettled,
     Fate,
     HandlerOverdue,
+    NoteLost,
     PipelineFault,
     ResultUnkept,
+    ScratchLeft,
     SettleFailed,
     SourceAway,
     SourceBack,
+    StageEnded,
     StoreAway,
     StoreBack,
     Throttled,
@@ -39,7 +44,9 @@ __all__ = ["CONTENT_TYPE", "DEFINITIONS", "MOST_VALUES", "Metrics", "table"]
 _COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 _HANDLER_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _LAG_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0)
+_STAGE_SECONDS = (*_HANDLER_SECONDS, 1_800.0, 3_600.0)
 _BY_TYPE = ("consumer", "event_type")
+_BY_STAGE = ("consumer", "stage")
 # Those in which a handler ran.
 _HANDLED = frozenset(
     {
@@ -99,6 +106,24 @@ DEFINITIONS = MappingProxyType(
         "consumers_pipeline_faults_total": Definition(
             _COUNTER, "Failures of the SDK itself, which should be none.", ("consumer",)
         ),
+        "consumers_stage_seconds": Definition(
+            _HISTOGRAM, "How long a stage of a handler took, however it ended.", _BY_STAGE, _STAGE_SECONDS
+        ),
+        "consumers_stage_failures_total": Definition(
+            _COUNTER, "Stages that failed, by the code of the reason.", (*_BY_STAGE, "code")
+        ),
+        "consumers_uploaded_artifacts_total": Definition(_COUNTER, "Artifacts that were made and stored.", _BY_TYPE),
+        "consumers_idempotent_skips_total": Definition(
+            _COUNTER, "Artifacts that were whole already, so that nothing had to be made.", _BY_TYPE
+        ),
+        "consumers_lost_notes_total": Definition(
+            _COUNTER,
+            "What could not be noted in the history of a delivery, by the code of the reason.",
+            ("consumer", "code"),
+        ),
+        "consumers_left_scratch_directories_total": Definition(
+            _COUNTER, "Scratch directories that could not be removed.", ("consumer",)
+        ),
         "consumers_throttles_total": Definition(_COUNTER, "Calls of `ctx.throttle_all`.", _BY_TYPE),
         "consumers_store_available": Definition(_GAUGE, "1 while the store answers, 0 while not.", ("consumer",)),
         "consumers_source_available": Definition(
@@ -135,6 +160,7 @@ class Metrics:
         self._set = MetricSet(DEFINITIONS)
         self._types: defaultdict[str, Bounded] = defaultdict(Bounded)
         self._codes: defaultdict[str, Bounded] = defaultdict(Bounded)
+        self._stages: defaultdict[str, Bounded] = defaultdict(Bounded)
         self.registry = self._set.registry
         """A registry with these metrics alone."""
 
@@ -160,6 +186,7 @@ class Metrics:
                 self._stats(event)
         self._outages(event)
         self._faults(event)
+        self._work(event)
 
     def _settled(self, event: DeliverySettled) -> None:
         consumer, event_type = event.consumer, self._type(event.consumer, event.subject.event_type)
@@ -198,6 +225,24 @@ class Metrics:
                 self._set.count("consumers_pipeline_faults_total", consumer)
             case Throttled(consumer, event_type):
                 self._set.count("consumers_throttles_total", consumer, self._type(consumer, event_type))
+
+    def _work(self, event: object) -> None:
+        match event:
+            case StageEnded(consumer, stage=stage, seconds=seconds, code=reason):
+                named = self._stages[consumer](stage)
+                self._set.observe("consumers_stage_seconds", seconds, consumer, named)
+                if reason:
+                    self._set.count("consumers_stage_failures_total", consumer, named, self._codes[consumer](reason))
+            case ArtifactUploaded(consumer, subject):
+                event_type = self._type(consumer, subject.event_type)
+                self._set.count("consumers_uploaded_artifacts_total", consumer, event_type)
+            case ArtifactReused(consumer, subject):
+                event_type = self._type(consumer, subject.event_type)
+                self._set.count("consumers_idempotent_skips_total", consumer, event_type)
+            case NoteLost(consumer, error=error):
+                self._count_failure("consumers_lost_notes_total", consumer, code(error))
+            case ScratchLeft(consumer):
+                self._set.count("consumers_left_scratch_directories_total", consumer)
 
     def _stats(self, event: ConsumerStats) -> None:
         figures = {
