@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,7 @@ class Diary:
         consumer: str,
         event: Received[Any],
         notebook: Notebook | None,
+        completed: Callable[[], bool],
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
         observe: Observe,
@@ -45,6 +47,7 @@ class Diary:
         self.loop = loop
         self.clock = clock
         self._notebook = notebook
+        self._completed = completed
         self._observe = observe
         self._waiting: deque[_Entry] = deque()
         self._writer: asyncio.Task[None] | None = None
@@ -62,19 +65,23 @@ class Diary:
 
     def check(self) -> None:
         """Raise LeaseLostError where a note has found the delivery lost, UsageError after the attempt's end."""
-        if self._lost is not None:
+        if self._lost is not None and not self._completed():
             raise LeaseLostError(str(self._lost)) from self._lost
         if self._closed:
             raise UsageError("the attempt is over: await what uses the context before the handler returns")
 
     async def write(self, note: Note) -> None:
-        """Return when it was noted, with all that came before it. Raises as `check`."""
+        """Return when it was noted, with all that came before it. Raises as `check`.
+
+        Waits for nothing once a transaction of the handler's own has completed the delivery: while that is open, it may
+        be what the note waits for.
+        """
         if asyncio.get_running_loop() is not self.loop:
             await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.write(note), self.loop))
             return
         self.check()
-        if (entry := self.put(note)) is not None:
-            await entry
+        if (noted := self.put(note)) is not None and not self._completed():
+            await noted
             self.check()
 
     def put(self, note: Note) -> "asyncio.Future[None] | None":

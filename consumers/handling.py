@@ -79,7 +79,7 @@ class Handling:
             raise
         except BaseException as error:  # noqa: BLE001 -- the user's own code, judged as a handler's error is
             return self._judge(handler, error), error
-        bench = self._around.workshop.bench(event, begun.attempt, begun.notebook)
+        bench = self._around.workshop.bench(event, begun)
         try:
             context = Context(self._around, event, begun.attempt, bench, begun)
             answer = await self._call(job, handler, context, bench)

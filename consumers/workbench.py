@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from consumers.artifacts import Artifact, ArtifactStore, Run
 from consumers.clock import Clock
+from consumers.dedup.protocol import Begun
 from consumers.diary import Diary
 from consumers.events import ScratchLeft
-from consumers.notes import Notebook
 from consumers.progress import Progress, Told
 from consumers.received import Received
 from consumers.scratch import Scratch, Scratches
@@ -31,21 +31,22 @@ class Workshop:
     run: Run
     scratches: Scratches
 
-    def bench(self, event: Received[Any], attempt: int, notebook: Notebook | None) -> "Workbench":
-        """For one attempt at one event."""
-        return Workbench(self, event, attempt, notebook)
+    def bench(self, event: Received[Any], begun: Begun) -> "Workbench":
+        """For one attempt at one event; `event` is what its handler takes."""
+        return Workbench(self, event, begun)
 
 
 class Workbench:
     """Ends with exactly one of `close` and `abandon`."""
 
-    def __init__(self, shop: Workshop, event: Received[Any], attempt: int, notebook: Notebook | None) -> None:
+    def __init__(self, shop: Workshop, event: Received[Any], begun: Begun) -> None:
         self._shop = shop
-        self._label = f"{event.event_id}-{attempt}"
+        self._begun = begun
         self._diary = Diary(
             consumer=shop.consumer,
             event=event,
-            notebook=notebook,
+            notebook=begun.notebook,
+            completed=lambda: begun.completed,
             loop=shop.loop,
             clock=shop.clock,
             observe=shop.observe,
@@ -71,7 +72,7 @@ class Workbench:
         with self._lock:
             if self._scratch is None:
                 self._diary.check()
-                self._scratch = self._shop.scratches.open(self._label)
+                self._scratch = self._shop.scratches.open(f"{self._begun.event.event_id}-{self._begun.attempt}")
             return self._scratch
 
     def artifact(self, name: str, store: str | ArtifactStore) -> Artifact:

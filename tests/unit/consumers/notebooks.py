@@ -9,6 +9,7 @@ import pytest
 from consumers import Consumer
 from consumers.dedup.none import NoDedup
 from consumers.dedup.protocol import Begun
+from consumers.delivery import Delivery
 from consumers.notes import Note, Progressed, StageBegan, StageEnded
 from consumers.received import Received
 
@@ -53,13 +54,15 @@ class Book:
         ]
 
 
-def keep_history(monkeypatch: pytest.MonkeyPatch) -> Book:
+def keep_history(monkeypatch: pytest.MonkeyPatch, seen: list[Begun] | None = None) -> Book:
     """Where what consumers without deduplication handle from now on is noted."""
     book, begin = Book(), NoDedup.begin
 
-    async def begun(self: NoDedup, event: Received[Any], delivery_attempt: int) -> Begun:
-        answer = await begin(self, event, delivery_attempt)
+    async def begun(self: NoDedup, event: Received[Any], delivery: Delivery) -> Begun:
+        answer = await begin(self, event, delivery)
         answer.notebook = book
+        if seen is not None:
+            seen.append(answer)
         return answer
 
     monkeypatch.setattr(NoDedup, "begin", begun)

@@ -115,7 +115,6 @@ async def test_what_was_made_is_stored_and_made_no_second_time(way: str, media: 
 
 @pytest.mark.parametrize("way", ["in_loop", "in_thread"])
 async def test_objects_are_artifacts_too(way: str) -> None:
-    pytest.importorskip("fsspec")
     maker = Maker(ArtifactStore(f"memory://{uuid4().hex}"))
     async with in_memory(consumer_of(getattr(maker, way))) as deliveries:
         for _ in range(2):

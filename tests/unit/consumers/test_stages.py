@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from consumers import Context, FatalError, Received, TransientError
+from consumers.dedup.protocol import Begun
 from consumers.events import NoteLost, StageEnded
 from consumers.notes import StageBegan
 from consumers.notes import StageEnded as EndOfStage
@@ -215,6 +216,31 @@ async def test_a_delivery_that_is_lost_begins_no_stage(book: Book, *, in_thread:
 
     handled = await handle(consumer_of(work_in_thread if in_thread else work), "a")
     assert (handled.code, entered) == ("LeaseLostError", [])
+
+
+async def test_what_a_transaction_has_completed_waits_for_no_note_and_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The note may wait for that transaction, and finds the delivery over when it is committed."""
+    begun: list[Begun] = []
+    book = keep_history(monkeypatch, begun)
+
+    async def work(event: Received[Any], ctx: Context) -> None:
+        async with ctx.stage("book"):
+            book.open.clear()
+            begun[0].completed = True
+        ctx.progress(100)
+        book.fault = LeaseLostError("it is done")
+        book.open.set()
+        await asyncio.sleep(0.001)
+        async with ctx.stage("tell"):
+            ctx.progress(10)
+        begun[0].completed = False  # there is no database here to be asked
+
+    async with in_memory(consumer_of(work)) as deliveries:
+        settled = await deliveries.finish(deliveries.publish("a"))
+        assert [event for event in deliveries.events if isinstance(event, NoteLost)] == []
+    assert (settled.fate, book.stages) == (Fate.DONE, ["book…"])
 
 
 async def test_an_error_goes_before_the_loss_of_the_delivery(book: Book) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import fsspec
 import pytest
 
 from consumers import ConfigurationError, TransientError, UsageError
@@ -93,7 +94,6 @@ class Memory(Place):
     """Objects."""
 
     def __init__(self, folder: Path) -> None:
-        fsspec = pytest.importorskip("fsspec")
         self._root = f"/{uuid4().hex}"
         self.system = fsspec.filesystem("memory")
         super().__init__(ArtifactStore(f"memory:/{self._root}"), folder)
@@ -414,7 +414,6 @@ class TestStore:
             _ = ArtifactStore("s3://media").target
 
     def test_of_a_kind_that_nobody_knows_is_refused(self) -> None:
-        pytest.importorskip("fsspec")
         with pytest.raises(ConfigurationError, match="no file system for artifacts at nowhere://"):
             _ = ArtifactStore("nowhere://media").target
 
