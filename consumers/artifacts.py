@@ -123,6 +123,7 @@ class Artifact:
         return self._store.target.look(self.name)
 
     def _publish(self) -> Published:
+        self._check()
         finished = self._scratch().path(f"finished-{self._folder}/{self._base}")
         seal(self.path, finished, self.name)
         self._began = self._diary.clock.monotonic()

@@ -122,6 +122,8 @@ class Backstage:
                 ),
             ),
             outlived=self._outlived,
+            scratch_root=settings.scratch_root,
+            sweeps=True,
         )
 
     async def close(self) -> None:

@@ -14,11 +14,13 @@ from uuid import uuid4
 
 import fsspec
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 from consumers import ConfigurationError, TransientError, UsageError
 from consumers.artifacts import ArtifactStore
 from consumers.storage.files import FileTarget
 from consumers.storage.manifest import Whole, read, written
+from consumers.storage.objects import ObjectTarget
 from consumers.storage.store import name_of
 from consumers.storage.target import Published, Target
 from tests.support.commands import ROOT
@@ -110,7 +112,15 @@ class Memory(Place):
         return {path.removeprefix(f"{self._root}/") for path in self.system.find(self._root)}
 
 
-@pytest.fixture(params=[Directory, Memory])
+class LocalObjects(Directory):
+    """Files, by way of fsspec, for the sake of a second file system of its."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.target = ObjectTarget(LocalFileSystem(auto_mkdir=True), str(self.root))
+
+
+@pytest.fixture(params=[Directory, Memory, LocalObjects])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """A store of each kind."""
     made: Place = request.param(tmp_path)
@@ -131,6 +141,13 @@ class TestEverywhere:
             "sha256": hashlib.sha256(data).hexdigest(),
         }
         assert place.names() == {NAME, MANIFEST}
+
+    @pytest.mark.parametrize("name", ["a*b?.mp4", "[1]{2}.mp4", "ä ß/\N{SNOWMAN}.mp4", "a#b%20", "~/a", "-", "a'b\"c"])
+    def test_a_name_is_taken_as_it_is(self, place: Place, name: str) -> None:
+        name = name_of(name)
+        assert place.publish(b"data", name=name).ours
+        assert place.target.look(name) == whole_of(b"data")
+        assert place.names() == {name, f"{name}.manifest.json"}
 
     def test_what_is_whole_is_not_replaced(self, place: Place) -> None:
         place.publish(b"first")
@@ -412,6 +429,16 @@ class TestStore:
         monkeypatch.setitem(sys.modules, "fsspec.core", None)
         with pytest.raises(ConfigurationError, match=r"pip install '.\[artifacts\]'"):
             _ = ArtifactStore("s3://media").target
+
+    def test_loads_nothing_of_fsspec_before_its_use(self, tmp_path: Path) -> None:
+        """Nor at all for a directory."""
+        program = (
+            "import sys; from consumers.artifacts import ArtifactStore\n"
+            "ArtifactStore('s3://media'); ArtifactStore(sys.argv[1]).target.look('a')\n"
+            "sys.exit('fsspec' in sys.modules)"
+        )
+        command = [sys.executable, "-c", program, str(tmp_path)]
+        assert subprocess.run(command, cwd=ROOT, timeout=30, check=False).returncode == 0
 
     def test_of_a_kind_that_nobody_knows_is_refused(self) -> None:
         with pytest.raises(ConfigurationError, match="no file system for artifacts at nowhere://"):
