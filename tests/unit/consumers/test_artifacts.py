@@ -164,10 +164,13 @@ async def test_cancelled_in_the_middle_no_half_counts_as_whole(media: Path, monk
     publish = FileTarget.publish
 
     def slowly(self: FileTarget, name: str, file: Path, check: Any) -> Any:
-        began.set()
-        go.wait(10)
+        def late() -> None:
+            began.set()
+            go.wait(10)
+            check()
+
         try:
-            return publish(self, name, file, check)
+            return publish(self, name, file, late)
         finally:
             over.set()
 
