@@ -6,23 +6,26 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
 from consumers import duration
-from consumers.artifacts import Artifact, ArtifactStore
 from consumers.crossing import in_loop, refuse_in_loop
 from consumers.dedup.protocol import Begun, Effects
 from consumers.duration import Duration
 from consumers.errors import UsageError
 from consumers.outcome import Defer
-from consumers.progress import Told
 from consumers.received import Received
-from consumers.scratch import Scratch
-from consumers.stages import Stage
-from consumers.workbench import Workbench, Workshop
+
+if TYPE_CHECKING:
+    # What a handler works with loads the store and its Redis, which nobody needs who only registers handlers.
+    from consumers.artifacts import Artifact, ArtifactStore
+    from consumers.progress import Told
+    from consumers.scratch import Scratch
+    from consumers.stages import Stage
+    from consumers.workbench import Workbench, Workshop
 
 _LONGEST_WAIT = timedelta(seconds=30)
 
@@ -44,7 +47,7 @@ class Surroundings:
     throttle: Callable[[str, float], None]
     """Takes an event type and seconds."""
     stopping: Callable[[], bool]
-    workshop: Workshop
+    workshop: "Workshop"
     locks: Locks | None = None
     effects: Effects | None = None
     state: Any = None
@@ -57,7 +60,7 @@ class Context:
     __slots__ = ("_around", "_begun", "_bench", "_deferred", "attempt", "event")
 
     def __init__(
-        self, around: Surroundings, event: Received[Any], attempt: int, bench: Workbench, begun: Begun | None = None
+        self, around: Surroundings, event: Received[Any], attempt: int, bench: "Workbench", begun: Begun | None = None
     ) -> None:
         self._around = around
         self._bench = bench
@@ -167,14 +170,14 @@ class Context:
             raise UsageError(f"ctx.lock({name!r}): wait {error}") from None
         return Lock(self._around.locks.lock(name, wait=waiting), self._around.loop)
 
-    def stage(self, name: str) -> Stage:
+    def stage(self, name: str) -> "Stage":
         """What the handler does while the block runs: timed, and named where it fails.
 
         `async with ctx.stage("upload")` in an asynchronous handler, `with ctx.stage("upload")` in a plain function.
         """
         return self._bench.stage(name)
 
-    def progress(self, percent: float) -> Told:
+    def progress(self, percent: float) -> "Told":
         """Say how far the handler is, from 0 to 100. Waits for nothing, with `await` or without; may go back.
 
         Kept where it has moved by 1 since it was kept last, or after half a second; and 100 always.
@@ -182,11 +185,11 @@ class Context:
         return self._bench.progress(percent)
 
     @property
-    def scratch(self) -> Scratch:
+    def scratch(self) -> "Scratch":
         """A directory for this attempt alone, removed when it has ended: `ctx.scratch.path("frames/1.png")`."""
         return self._bench.scratch
 
-    def artifact(self, name: str, *, store: str | ArtifactStore) -> Artifact:
+    def artifact(self, name: str, *, store: "str | ArtifactStore") -> "Artifact":
         """A file that is made once, and stored at the end of the block, where the block did not fail.
 
             async with ctx.artifact("clips/42.mp4", store="s3://media") as clip:

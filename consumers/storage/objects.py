@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from fsspec.callbacks import Callback
-
 from consumers.errors import TransientError
 from consumers.storage.manifest import SUFFIX, Whole, read, written
 from consumers.storage.output import digest, reading
@@ -37,6 +35,8 @@ class ObjectTarget:
 
     def publish(self, name: str, file: Path, check: Check) -> Published:
         """Put the file there, and its manifest behind it."""
+        from fsspec.callbacks import Callback  # noqa: PLC0415 -- an extra, without which all of this can be loaded
+
         place = self._place(name)
         with reading(file) as source:
             whole = digest(source, check)

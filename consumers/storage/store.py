@@ -9,6 +9,7 @@ from consumers.errors import ConfigurationError, UsageError
 from consumers.relative_name import parts_of
 from consumers.storage.files import FileTarget
 from consumers.storage.manifest import SUFFIX
+from consumers.storage.objects import ObjectTarget
 from consumers.storage.target import Target
 from relay.extras import installed_by
 
@@ -50,8 +51,6 @@ class ArtifactStore:
             return FileTarget(Path(self._path))
         try:
             from fsspec.core import url_to_fs  # noqa: PLC0415 -- an extra, which only such stores need
-
-            from consumers.storage.objects import ObjectTarget  # noqa: PLC0415 -- the same
         except ModuleNotFoundError as error:
             raise ConfigurationError(
                 f"artifacts at {self._scheme}:// need the package {error.name!r}, which is not installed; "
