@@ -60,6 +60,8 @@ class Backstage:
             outlived=self._outlived,
             # Whatever rests is held: where that were all there is room for, nothing new would come in.
             most_resting=max(1, settings.consumers_max_messages // 2),
+            scratch_root=settings.scratch_root,
+            sweeps=True,
         )
 
     def _subscription(self, consumer: "Consumer", observe: Observe) -> PubSubSource:
@@ -121,6 +123,8 @@ class Backstage:
                 ),
             ),
             outlived=self._outlived,
+            scratch_root=settings.scratch_root,
+            sweeps=True,
         )
 
     async def close(self) -> None:

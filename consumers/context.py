@@ -6,17 +6,26 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
 from consumers import duration
+from consumers.crossing import in_loop, refuse_in_loop
 from consumers.dedup.protocol import Begun, Effects
 from consumers.duration import Duration
 from consumers.errors import UsageError
 from consumers.outcome import Defer
 from consumers.received import Received
+
+if TYPE_CHECKING:
+    # What a handler works with loads the store and its Redis, which nobody needs who only registers handlers.
+    from consumers.artifacts import Artifact, ArtifactStore
+    from consumers.progress import Told
+    from consumers.scratch import Scratch
+    from consumers.stages import Stage
+    from consumers.workbench import Workbench, Workshop
 
 _LONGEST_WAIT = timedelta(seconds=30)
 
@@ -38,6 +47,7 @@ class Surroundings:
     throttle: Callable[[str, float], None]
     """Takes an event type and seconds."""
     stopping: Callable[[], bool]
+    workshop: "Workshop"
     locks: Locks | None = None
     effects: Effects | None = None
     state: Any = None
@@ -47,10 +57,13 @@ class Surroundings:
 class Context:
     """One attempt at one event. Safe to use from the thread of a plain function."""
 
-    __slots__ = ("_around", "_begun", "_deferred", "attempt", "event")
+    __slots__ = ("_around", "_begun", "_bench", "_deferred", "attempt", "event")
 
-    def __init__(self, around: Surroundings, event: Received[Any], attempt: int, begun: Begun | None = None) -> None:
+    def __init__(
+        self, around: Surroundings, event: Received[Any], attempt: int, bench: "Workbench", begun: Begun | None = None
+    ) -> None:
         self._around = around
+        self._bench = bench
         self._begun = begun
         self._deferred: Defer | None = None
         self.event = event
@@ -157,6 +170,36 @@ class Context:
             raise UsageError(f"ctx.lock({name!r}): wait {error}") from None
         return Lock(self._around.locks.lock(name, wait=waiting), self._around.loop)
 
+    def stage(self, name: str) -> "Stage":
+        """What the handler does while the block runs: timed, and named where it fails.
+
+        `async with ctx.stage("upload")` in an asynchronous handler, `with ctx.stage("upload")` in a plain function.
+        """
+        return self._bench.stage(name)
+
+    def progress(self, percent: float) -> "Told":
+        """Say how far the handler is, from 0 to 100. Waits for nothing, with `await` or without; may go back.
+
+        Kept where it has moved by 1 since it was kept last, or after half a second; and 100 always.
+        """
+        return self._bench.progress(percent)
+
+    @property
+    def scratch(self) -> "Scratch":
+        """A directory for this attempt alone, removed when it has ended: `ctx.scratch.path("frames/1.png")`."""
+        return self._bench.scratch
+
+    def artifact(self, name: str, *, store: "str | ArtifactStore") -> "Artifact":
+        """A file that is made once, and stored at the end of the block, where the block did not fail.
+
+            async with ctx.artifact("clips/42.mp4", store="s3://media") as clip:
+                if clip.needed:
+                    await encode(clip.path)
+
+        `with` in a plain function. An empty file is a TransientError.
+        """
+        return self._bench.artifact(name, store)
+
     def _delay(self, until: Duration | datetime) -> timedelta:
         if isinstance(until, datetime):
             if until.tzinfo is None:
@@ -227,25 +270,14 @@ class Lock:
 
     def __enter__(self) -> Self:
         """Wait for the lock, in a thread."""
-        refuse_in_loop(self._loop, "ctx.lock(…)")
-        asyncio.run_coroutine_threadsafe(self.__aenter__(), self._loop).result()
+        in_loop(self._loop, self.__aenter__, "ctx.lock(…)")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, step: TracebackType | None
     ) -> bool | None:
         """Give it back. Raises LeaseLostError where it was lost meanwhile: a thread cannot be cancelled for it."""
-        swallowed = asyncio.run_coroutine_threadsafe(self.__aexit__(kind, error, step), self._loop).result()
+        swallowed = in_loop(self._loop, lambda: self.__aexit__(kind, error, step), "ctx.lock(…)")
         if error is None and (lost := getattr(self._lock, "lost", None)) is not None:
             raise lost
         return swallowed
-
-
-def refuse_in_loop(loop: asyncio.AbstractEventLoop, what: str) -> None:
-    """Raise UsageError where the caller would block the event loop."""
-    try:
-        running = asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    if running is loop:
-        raise UsageError(f"with {what} would block every other handler; write: async with {what}")

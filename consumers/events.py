@@ -293,6 +293,71 @@ class Throttled:
     seconds: float
 
 
+# The code of a stage that was cut short: by a timeout, by the end of the process, or by whatever cancelled it.
+CANCELLED = "CANCELLED"
+
+
+@dataclass(frozen=True, slots=True)
+class StageEnded:
+    """A stage of a handler is over; with a code it failed."""
+
+    consumer: str
+    subject: Subject
+    stage: str
+    seconds: float
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressMade:
+    """How far a handler says that it is, in percent; not each time that it says so."""
+
+    consumer: str
+    subject: Subject
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactUploaded:
+    """An artifact was made, and is whole where it belongs."""
+
+    consumer: str
+    subject: Subject
+    artifact: str
+    bytes: int
+    seconds: float
+    """Of the upload."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactReused:
+    """An artifact was whole already, and was not uploaded again."""
+
+    consumer: str
+    subject: Subject
+    artifact: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoteLost:
+    """Something could not be noted in a delivery's history; the work went on without."""
+
+    consumer: str
+    subject: Subject
+    note: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchLeft:
+    """The scratch directory of an attempt could not be removed."""
+
+    consumer: str
+    subject: Subject
+    error: BaseException
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerStats:
     """A periodic look at one consumer in this process; the counts are since the last one."""

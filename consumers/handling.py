@@ -20,6 +20,7 @@ from consumers.job import Cancelled, Job
 from consumers.outcome import OUTCOMES, Dead, Done, Invalid, Outcome, Retry, Skip
 from consumers.received import Received
 from consumers.threads import Threads
+from consumers.workbench import Workbench
 from relay.kernel.failure import sentence
 from relay.kernel.observe import Observe
 
@@ -78,27 +79,37 @@ class Handling:
             raise
         except BaseException as error:  # noqa: BLE001 -- the user's own code, judged as a handler's error is
             return self._judge(handler, error), error
-        return await self._call(job, handler, Context(self._around, event, begun.attempt, begun))
+        bench = self._around.workshop.bench(event, begun)
+        try:
+            context = Context(self._around, event, begun.attempt, bench, begun)
+            answer = await self._call(job, handler, context, bench)
+        except BaseException:
+            bench.abandon()
+            raise
+        await bench.close()
+        return answer
 
     async def _call(
-        self, job: Job, handler: Handler, context: Context
+        self, job: Job, handler: Handler, context: Context, bench: Workbench
     ) -> tuple[Outcome | Cancelled, BaseException | None]:
         if job.cut is not None:
             return job.cut, None
         job.since, job.entered = self._clock.monotonic(), True
         try:
-            call = self._in_thread if handler.in_thread else self._in_loop
-            answer = await call(job, handler, context)
+            if handler.in_thread:
+                answer = await self._in_thread(job, handler, context, bench)
+            else:
+                answer = await self._in_loop(job, handler, context)
         except (_AbandonedError, KeyboardInterrupt, GeneratorExit):
             raise
         except asyncio.CancelledError as error:
             if job.cut is not None:
                 return job.cut, error
-            return self._judge(handler, error), error
+            return self._judge(handler, error, bench), error
         except _LateError as error:
-            return Retry(str(error), "TIMEOUT"), error.__cause__
+            return Retry(bench.failed_at(error, str(error)), "TIMEOUT"), error.__cause__
         except BaseException as error:  # noqa: BLE001 -- whatever a handler raises is its answer
-            return self._judge(handler, error), error
+            return self._judge(handler, error, bench), error
         return self._answer(handler, context, answer)
 
     async def _in_loop(self, job: Job, handler: Handler, context: Context) -> Any:
@@ -132,9 +143,9 @@ class Handling:
         with suppress(asyncio.CancelledError):  # before Python 3.13 it still comes, with the next await
             await asyncio.sleep(0)
 
-    async def _in_thread(self, job: Job, handler: Handler, context: Context) -> Any:
+    async def _in_thread(self, job: Job, handler: Handler, context: Context, bench: Workbench) -> Any:
         try:
-            future = self._threads.run(lambda: handler.call(context.event, context))
+            future = self._threads.run(lambda: bench.in_thread(lambda: handler.call(context.event, context)))
         except RuntimeError as error:
             # No fault of the event, whatever the consumer takes for fatal.
             raise TransientError(f"no thread for the handler: {error}", "NO_THREAD") from error
@@ -170,16 +181,20 @@ class Handling:
             return context.deferred or Done(), None
         return Done(answer), None
 
-    def _judge(self, handler: Handler, error: BaseException) -> Outcome:
+    def _judge(self, handler: Handler, error: BaseException, bench: Workbench | None = None) -> Outcome:
+        raised = error
         if isinstance(error, asyncio.CancelledError):
             error = RuntimeError("the handler was cancelled by something of its own")
+        reason = sentence(error)
+        if bench is not None:
+            reason = bench.failed_at(raised, reason)
         if not isinstance(error, Exception):
-            return Retry(sentence(error), code_of(error))
+            return Retry(reason, code_of(error))
         match handler.classification.verdict(error):
             case Transient(code, delay):
-                return Retry(sentence(error), code, delay)
+                return Retry(reason, code, delay)
             case Fatal(code):
-                return Dead(sentence(error), code)
+                return Dead(reason, code)
 
 
 def _seconds(handler: Handler) -> float | None:

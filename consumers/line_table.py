@@ -82,6 +82,43 @@ LINES = (
         (*_EVENT, *_ERROR, "raised_at", "again_in_seconds", *_ADVICE),
     ),
     Line(
+        "stage_failed",
+        ("warning",),
+        "a stage of a handler failed (`ctx.stage`); what the event comes to is in its own line",
+        (*_EVENT, "stage", "seconds", "code"),
+    ),
+    Line(
+        "stage_ended",
+        ("debug", "info"),
+        "a stage came to its end, or was cut short (`CANCELLED`); info with `CONSUMERS_LOG_EVENTS=on`",
+        (*_EVENT, "stage", "seconds", "code"),
+    ),
+    Line("progress_made", ("debug",), "what a handler said by `ctx.progress`", (*_EVENT, "percent")),
+    Line(
+        "artifact_uploaded",
+        ("debug", "info"),
+        "an artifact was made and stored (`ctx.artifact`); info with `CONSUMERS_LOG_EVENTS=on`",
+        (*_EVENT, "artifact", "bytes", "seconds"),
+    ),
+    Line(
+        "artifact_reused",
+        ("debug", "info"),
+        "it was whole already, and not made again; info with `CONSUMERS_LOG_EVENTS=on`",
+        (*_EVENT, "artifact", "bytes"),
+    ),
+    Line(
+        "note_lost",
+        ("warning",),
+        "something could not be noted in a delivery's history",
+        (*_EVENT, "note", *_ERROR, *_ADVICE),
+    ),
+    Line(
+        "scratch_left",
+        ("warning",),
+        "the scratch directory of an attempt could not be removed",
+        (*_EVENT, *_ERROR, *_ADVICE),
+    ),
+    Line(
         "store_failed",
         ("error",),
         "the store does not answer: nothing is begun until it does",

@@ -9,6 +9,8 @@ from structlog.typing import FilteringBoundLogger
 
 from consumers.dedup.protocol import Mode
 from consumers.events import (
+    ArtifactReused,
+    ArtifactUploaded,
     CompletionUnwritten,
     ConsumerStarted,
     ConsumerStats,
@@ -23,12 +25,16 @@ from consumers.events import (
     InboxAway,
     InboxBack,
     LeaseRecovered,
+    NoteLost,
     OutcomeIgnored,
     PipelineFault,
+    ProgressMade,
     ResultUnkept,
+    ScratchLeft,
     SettleFailed,
     SourceAway,
     SourceBack,
+    StageEnded,
     StartWarning,
     StoreAway,
     StoreBack,
@@ -38,6 +44,8 @@ from consumers.events import (
 from consumers.inbox_lines import AWAY, InboxEvent, InboxLines, inbox_fields, named
 from consumers.received import Subject
 from consumers.remedies import of_dead_letters, of_delivery, of_inbox, of_source, of_store
+from consumers.work_lines import Work
+from consumers.work_lines import write as write_work
 from relay.kernel.failure import code, origin, redacted, sentence
 from relay.kernel.line_redaction import Redact
 from relay.kernel.line_writer import LineWriter, error_fields
@@ -48,7 +56,7 @@ Delivery = HandlerOverdue | CompletionUnwritten | ResultUnkept | OutcomeIgnored 
 Outage = StoreAway | StoreBack | SourceAway | SourceBack | SettleFailed | DeadLetterFailed
 Life = ConsumerStarted | ConsumerStopped | ConsumerStats | StartWarning | DeliveriesLost | Throttled
 Process = LoopDied | ShutdownBegan | ShutdownEnded
-Told = DeliverySettled | Delivery | Outage | InboxEvent | Life | Process
+Told = DeliverySettled | Delivery | Work | Outage | InboxEvent | Life | Process
 
 _CONSEQUENCES = {
     Fate.RETRIED: "the event has one attempt less, and is handled again after the delay",
@@ -97,6 +105,8 @@ class LogLines:
                 self._settled(event)
             case HandlerOverdue() | CompletionUnwritten() | ResultUnkept() | OutcomeIgnored() | PipelineFault():
                 self._delivery(event)
+            case StageEnded() | ProgressMade() | ArtifactUploaded() | ArtifactReused() | NoteLost() | ScratchLeft():
+                write_work(self._lines, event, _event(event.consumer, event.subject), events=self._events)
             case StoreAway() | StoreBack() | SourceAway() | SourceBack() | SettleFailed() | DeadLetterFailed():
                 self._outage(event)
             case Heartbeat() | HeartbeatFailed() | Stored() | LeaseRecovered() | InboxAway() | InboxBack():

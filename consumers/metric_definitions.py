@@ -7,7 +7,9 @@ from relay.kernel.metric import Definition, Kind
 _COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 _HANDLER_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _LAG_SECONDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0)
+_STAGE_SECONDS = (*_HANDLER_SECONDS, 1_800.0, 3_600.0)
 _BY_TYPE = ("consumer", "event_type")
+_BY_STAGE = ("consumer", "stage")
 DEFINITIONS = MappingProxyType(
     {
         "consumers_deliveries_total": Definition(
@@ -59,6 +61,24 @@ DEFINITIONS = MappingProxyType(
         ),
         "consumers_pipeline_faults_total": Definition(
             _COUNTER, "Failures of the SDK itself, which should be none.", ("consumer",)
+        ),
+        "consumers_stage_seconds": Definition(
+            _HISTOGRAM, "How long a stage of a handler took, however it ended.", _BY_STAGE, _STAGE_SECONDS
+        ),
+        "consumers_stage_failures_total": Definition(
+            _COUNTER, "Stages that failed, by the code of the reason.", (*_BY_STAGE, "code")
+        ),
+        "consumers_uploaded_artifacts_total": Definition(_COUNTER, "Artifacts that were made and stored.", _BY_TYPE),
+        "consumers_idempotent_skips_total": Definition(
+            _COUNTER, "Artifacts that were whole already, so that nothing had to be made.", _BY_TYPE
+        ),
+        "consumers_lost_notes_total": Definition(
+            _COUNTER,
+            "What could not be noted in the history of a delivery, by the code of the reason.",
+            ("consumer", "code"),
+        ),
+        "consumers_left_scratch_directories_total": Definition(
+            _COUNTER, "Scratch directories that could not be removed.", ("consumer",)
         ),
         "consumers_throttles_total": Definition(_COUNTER, "Calls of `ctx.throttle_all`.", _BY_TYPE),
         "consumers_store_available": Definition(_GAUGE, "1 while the store answers, 0 while not.", ("consumer",)),

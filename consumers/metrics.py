@@ -13,6 +13,8 @@ from collections import defaultdict
 from consumers.backlog import InboxStats
 from consumers.dedup.protocol import Mode
 from consumers.events import (
+    ArtifactReused,
+    ArtifactUploaded,
     ClaimMade,
     CompletionUnwritten,
     ConsumerStarted,
@@ -28,12 +30,15 @@ from consumers.events import (
     InboxAway,
     InboxBack,
     LeaseRecovered,
+    NoteLost,
     OutcomeIgnored,
     PipelineFault,
     ResultUnkept,
+    ScratchLeft,
     SettleFailed,
     SourceAway,
     SourceBack,
+    StageEnded,
     StoreAway,
     StoreBack,
     Stored,
@@ -75,6 +80,7 @@ class Metrics:
         self._set = MetricSet(DEFINITIONS)
         self._types: defaultdict[str, Bounded] = defaultdict(Bounded)
         self._codes: defaultdict[str, Bounded] = defaultdict(Bounded)
+        self._stages: defaultdict[str, Bounded] = defaultdict(Bounded)
         self.registry = self._set.registry
         """A registry with these metrics alone."""
 
@@ -104,6 +110,7 @@ class Metrics:
         self._outages(event)
         self._faults(event)
         self._inbox(event)
+        self._work(event)
 
     def _settled(self, event: DeliverySettled) -> None:
         consumer, event_type = event.consumer, self._type(event.consumer, event.subject.event_type)
@@ -169,6 +176,24 @@ class Metrics:
                 self._show("consumers_inbox_available", consumer, 0, operation)
             case InboxBack(consumer, operation):
                 self._show("consumers_inbox_available", consumer, 1, operation)
+
+    def _work(self, event: object) -> None:
+        match event:
+            case StageEnded(consumer, stage=stage, seconds=seconds, code=reason):
+                named = self._stages[consumer](stage)
+                self._set.observe("consumers_stage_seconds", seconds, consumer, named)
+                if reason:
+                    self._set.count("consumers_stage_failures_total", consumer, named, self._codes[consumer](reason))
+            case ArtifactUploaded(consumer, subject):
+                event_type = self._type(consumer, subject.event_type)
+                self._set.count("consumers_uploaded_artifacts_total", consumer, event_type)
+            case ArtifactReused(consumer, subject):
+                event_type = self._type(consumer, subject.event_type)
+                self._set.count("consumers_idempotent_skips_total", consumer, event_type)
+            case NoteLost(consumer, error=error):
+                self._count_failure("consumers_lost_notes_total", consumer, code(error))
+            case ScratchLeft(consumer):
+                self._set.count("consumers_left_scratch_directories_total", consumer)
 
     def _stats(self, event: ConsumerStats) -> None:
         figures = {

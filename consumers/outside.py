@@ -1,6 +1,7 @@
 """What a consumer works with, whoever has built it."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from consumers.backlog import Backlog
 from consumers.clock import Clock, SystemClock
@@ -8,6 +9,7 @@ from consumers.context import Locks
 from consumers.dead_letters import DeadLetters
 from consumers.dedup.protocol import Dedup, Effects
 from consumers.handlers import Defaults
+from consumers.scratch import default_root
 from consumers.sources.source import Source
 from relay.kernel.backoff import Jitter, uniform
 from relay.kernel.observe import Observe
@@ -31,5 +33,8 @@ class Outside:
     most_resting: int = 500
     outlived: bool = False
     """Whether the process goes on when the consumer has ended: a service."""
+    scratch_root: Path = field(default_factory=default_root)
+    sweeps: bool = False
+    """Whether what dead processes have left there is removed at the start."""
     clock: Clock = field(default_factory=SystemClock)
     jitter: Jitter = uniform

@@ -32,10 +32,13 @@ from consumers.patience import Patience
 from consumers.permits import Permits
 from consumers.pipeline import Pipeline
 from consumers.received import Subject, Undecodable
+from consumers.scratch import Scratches
 from consumers.sources.source import Facts
 from consumers.tell import Tell
 from consumers.threads import Threads
+from consumers.workbench import Workshop
 from relay.errors import BrokerError
+from relay.kernel.failure import sentence
 
 if TYPE_CHECKING:
     from consumers.app import Consumer
@@ -165,8 +168,8 @@ class Runtime:
         if facts.retention is None and not outside.dedup.durable:
             outside.observe(StartWarning(consumer.name, _RETENTION_UNKNOWN.format(facts.name)))
         stack.push_async_callback(outside.dedup.close)
-        for sentence in await outside.dedup.open(self._lost, facts.retention):
-            outside.observe(StartWarning(consumer.name, sentence))
+        for warning in await outside.dedup.open(self._lost, facts.retention):
+            outside.observe(StartWarning(consumer.name, warning))
         state = await stack.enter_async_context(consumer.lifespan()) if consumer.lifespan else None
         self._build(facts, state, stack)
         stack.push_async_callback(self._crew.dismiss, DISMISS_SECONDS)
@@ -196,18 +199,19 @@ class Runtime:
             clock=clock,
             jitter=outside.jitter,
         )
+        threads = Threads(f"{consumer.name}-handler")
+        stack.callback(threads.close)
         around = Surroundings(
             consumer=consumer.name,
             loop=asyncio.get_running_loop(),
             throttle=self._throttle,
             stopping=lambda: self._stopping,
+            workshop=self._workshop(threads, stack),
             locks=outside.locks,
             effects=outside.effects,
             state=state,
             wall=lambda: datetime.fromtimestamp(clock.wall(), UTC),
         )
-        threads = Threads(f"{consumer.name}-handler")
-        stack.callback(threads.close)
         parts = Parts(
             consumer=consumer.name,
             source=outside.source,
@@ -224,6 +228,26 @@ class Runtime:
             clock=clock,
         )
         self._pipeline = Pipeline(parts, outside.most_resting)
+
+    def _workshop(self, threads: Threads, stack: AsyncExitStack) -> Workshop:
+        outside = self._outside
+        scratches = Scratches(outside.scratch_root)
+        stack.callback(scratches.close)
+        if outside.sweeps:
+            threads.run(scratches.sweep).add_done_callback(self._swept)
+        return Workshop(
+            consumer=self._consumer.name,
+            loop=asyncio.get_running_loop(),
+            clock=outside.clock,
+            observe=outside.observe,
+            run=threads.run,
+            scratches=scratches,
+        )
+
+    def _swept(self, sweep: "asyncio.Future[None]") -> None:
+        if not sweep.cancelled() and (error := sweep.exception()) is not None:
+            told = f"what dead processes have left in the scratch directory cannot be removed: {sentence(error)}"
+            self._outside.observe(StartWarning(self._consumer.name, told))
 
     def _take(self, deliveries: Sequence[Delivery]) -> None:
         for delivery in deliveries:

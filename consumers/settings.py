@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, SecretStr, field_validator
 
 from consumers.errors import ConfigurationError
+from consumers.scratch import default_root
 from idempotency import InvalidKeyError
 from idempotency import Settings as StoreSettings
 from relay import errors as relay_errors
@@ -79,6 +80,9 @@ class Settings(PubSubSettings):
     consumers_shutdown_ms: Duration = parse("25s")
     """How long handlers may take to end after SIGTERM; Heroku kills at 30s. 25s"""
 
+    scratch_dir: str = ""
+    """Where each attempt has a directory of its own while it lasts. Unset: outbox-scratch, with the temporary files."""
+
     consumers_app: str = ""
     """This process's name among several: `app` in each of its log lines, application_name where its inbox is."""
     consumers_log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -116,6 +120,8 @@ class Settings(PubSubSettings):
         yield from super().faults()
         yield from ends_too_late("CONSUMERS_SHUTDOWN_MS", self.consumers_shutdown_ms, self.dyno)
         yield from self._inbox_faults()
+        if self.scratch_dir and not Path(self.scratch_dir).is_absolute():
+            yield f"SCRATCH_DIR is {self.scratch_dir!r:.100}; write an absolute path, such as /var/tmp/outbox-scratch"
         if not self.redis_ca_file:
             return
         if not self.redis_tls_verify:
@@ -146,6 +152,11 @@ class Settings(PubSubSettings):
                 f"INBOX_SHARD_INDEX is {self.inbox_shard_index} of INBOX_SHARD_COUNT, {self.inbox_shard_count}; "
                 f"the parts count from 0 to {self.inbox_shard_count - 1}"
             )
+
+    @property
+    def scratch_root(self) -> Path:
+        """Where scratch directories are."""
+        return Path(self.scratch_dir) if self.scratch_dir else default_root()
 
     @property
     def store(self) -> StoreSettings:

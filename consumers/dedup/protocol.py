@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from consumers.delivery import Delivery
+from consumers.notes import Notebook
 from consumers.outcome import Dead, Defer, Done, Invalid, Retry, Skip
 from consumers.received import Received
 
@@ -36,6 +37,8 @@ class Begun:
     """The mode's own."""
     completed: bool = False
     """Whether a transaction of the handler's has completed it, as far as can be known before it is committed."""
+    notebook: Notebook | None = None
+    """Keeps what the handler tells of its work, where the mode keeps a history."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from consumers.backlog import InboxStats, Queue
 from consumers.events import (
+    ArtifactReused,
+    ArtifactUploaded,
     ClaimMade,
     CompletionUnwritten,
     ConsumerStarted,
@@ -26,12 +28,16 @@ from consumers.events import (
     InboxAway,
     InboxBack,
     LeaseRecovered,
+    NoteLost,
     OutcomeIgnored,
     PipelineFault,
+    ProgressMade,
     ResultUnkept,
+    ScratchLeft,
     SettleFailed,
     SourceAway,
     SourceBack,
+    StageEnded,
     StartWarning,
     StoreAway,
     StoreBack,
@@ -81,6 +87,13 @@ ALL: list[object] = [
     OutcomeIgnored("billing", event(), "Done"),
     OutcomeIgnored("billing", event(), "Done", completed=True),
     PipelineFault("billing", event(), REFUSED, 5.0),
+    StageEnded("billing", event(), "upload", 1.5),
+    StageEnded("billing", event(), "upload", 0.5, "503"),
+    ProgressMade("billing", event(), 40.0),
+    ArtifactUploaded("billing", event(), "clips/42.mp4", 7, 0.5),
+    ArtifactReused("billing", event(), "clips/42.mp4", 7),
+    NoteLost("billing", event(), "stage", REFUSED),
+    ScratchLeft("billing", event(), OSError()),
     StartWarning("billing", "careful"),
     Throttled("billing", "order.paid", 30.0),
     Stored("billing", 8, 2, 0.1),
@@ -164,6 +177,23 @@ def test_what_goes_wrong_is_counted_by_its_reason(metrics: Metrics) -> None:
     assert (found["ignored_outcomes_total{lease_lost}"], found["ignored_outcomes_total{completed}"]) == (1, 1)
     assert found["heartbeat_failures_total{UNAVAILABLE}"] == 1
     assert found["inbox_failures_total{UNAVAILABLE}{claim}"] == 1
+
+
+def test_stages_and_artifacts_are_counted(metrics: Metrics) -> None:
+    """Each stage by its name and where it failed by its code, artifacts by the type of their event."""
+    for each in ALL:
+        metrics(each)
+    for number in range(MOST_VALUES + 20):
+        metrics(StageEnded("billing", event(), f"s{number}", 0.1))
+
+    found = values(metrics)
+    assert (found["stage_seconds_count{upload}"], found["stage_seconds_sum{upload}"]) == (2, 2.0)
+    assert found["stage_failures_total{503}{upload}"] == 1
+    assert found["stage_seconds_count{other}"] == 21
+    assert found["uploaded_artifacts_total{order.paid}"] == 1
+    assert found["idempotent_skips_total{order.paid}"] == 1
+    assert found["lost_notes_total{UNAVAILABLE}"] == 1
+    assert found["left_scratch_directories_total"] == 1
 
 
 def test_what_is_available_is_shown_at_once(metrics: Metrics) -> None:

@@ -68,6 +68,7 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "CONSUMERS_MAX_BYTES": "64000000",
         "CONSUMERS_ACK_DEADLINE": "1m",
         "CONSUMERS_SHUTDOWN_MS": "25s",
+        "SCRATCH_DIR": "",
         "CONSUMERS_APP": "",
         "CONSUMERS_LOG_LEVEL": "info",
         "CONSUMERS_LOG_EVENTS": "off",
@@ -131,6 +132,10 @@ def test_the_environment_goes_over_dot_env(monkeypatch: pytest.MonkeyPatch) -> N
         (
             {"CONSUMERS_SHUTDOWN_MS": "29s", "DYNO": "worker.1"},
             "CONSUMERS_SHUTDOWN_MS (29s) and the 4500ms after it do not end before Heroku kills worker.1 at 30s",
+        ),
+        (
+            {"SCRATCH_DIR": "scratch"},
+            "SCRATCH_DIR is 'scratch'; write an absolute path, such as /var/tmp/outbox-scratch",
         ),
         ({"REDIS_CA_FILE": "none.pem"}, "REDIS_CA_FILE names 'none.pem', which cannot be read: No such file"),
         (

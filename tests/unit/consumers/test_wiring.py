@@ -16,6 +16,7 @@ from consumers.dedup.mark import MarkDedup
 from consumers.dedup.none import NoDedup
 from consumers.events import ConsumerStarted, DeliverySettled
 from consumers.metrics import Metrics
+from consumers.scratch import default_root
 from consumers.settings import Settings, load
 from consumers.wiring import run_all, run_one
 from relay import errors as relay_errors
@@ -175,6 +176,17 @@ async def test_each_gets_the_deduplication_that_it_asks_for() -> None:
     assert len({id(outside.locks) for outside in found}) == 1
     assert found[0].locks is not None
     assert {outside.most_resting for outside in found} == {500}
+
+
+@pytest.mark.parametrize(("given", "root"), [("/var/scratch", Path("/var/scratch")), ("", default_root())])
+async def test_scratch_directories_are_where_the_settings_say(given: str, root: Path) -> None:
+    """And what is left there is swept at the start."""
+    settings = load(**COMPLETE | {"scratch_dir": given, "database_url": "postgres://127.0.0.1:1/a"})
+    backstage = Backstage(settings, outlived=False)
+    found = [backstage.of(Consumer("a", dedup=mode), lambda _: None) for mode in ("none", "inbox")]
+    await backstage.close()
+
+    assert [(outside.scratch_root, outside.sweeps) for outside in found] == [(root, True)] * 2
 
 
 async def test_without_redis_there_are_no_locks() -> None:
