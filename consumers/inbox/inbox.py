@@ -12,6 +12,7 @@ from consumers.delivery import Delivery
 from consumers.events import Heartbeat, HeartbeatFailed
 from consumers.gather import Gather
 from consumers.inbox import rows
+from consumers.inbox.notebook import Notebooks
 from consumers.inbox.rows import Owned, Word
 from consumers.inbox.table import MOST_ROWS, Table
 from consumers.inbox.words import again, end_of
@@ -40,6 +41,7 @@ class Inbox:
         self._loop: asyncio.AbstractEventLoop
         self._begun: dict[Owned, Begun] = {}
         self._keeper: Keeper[Owned] = Keeper(self._renew, clock, every=heartbeat_seconds, now=clock.monotonic)
+        self._notebooks = Notebooks(table)
         self._words: Gather[Word, str] = Gather(table.settle, most=MOST_ROWS, at_once=1)
         self._giving_back: set[asyncio.Task[None]] = set()
 
@@ -64,7 +66,7 @@ class Inbox:
         owned: Owned = delivery.handle
         if owned.over:
             return InProgress(0.0)
-        begun = self._begun[owned] = Begun(event, owned.attempt, owned)
+        begun = self._begun[owned] = Begun(event, owned.attempt, owned, notebook=self._notebooks.of(owned))
         return begun
 
     async def complete(self, begun: Begun, end: End) -> None:

@@ -2,6 +2,7 @@
 , begun as (
     update inbox_deliveries as delivery
        set state = 'processing', token = %(token)s, locked_by = %(owner)s, attempt_count = attempt_count + 1,
+           stage = null, progress = null,
            started_at = clock_timestamp(), first_started_at = coalesce(first_started_at, clock_timestamp())
       from taken
      where delivery.id = taken.id
