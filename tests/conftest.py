@@ -15,6 +15,7 @@ from relay.testing import Servers, fresh_database
 from tests.support.audits import Audit
 from tests.support.bench import Bench
 from tests.support.commands import Commands
+from tests.support.memory import in_memory
 from tests.support.pubsub import Channel, PubSubSide
 from tests.support.roles_of_tests import ROLES
 
@@ -28,9 +29,17 @@ settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")
+def outbox_postgres_url(outbox_stack: Servers) -> str:
+    """A Postgres in memory."""
+    with in_memory():
+        return outbox_stack.database_url
+
+
+@pytest.fixture(scope="session")
 def stack(outbox_stack: Servers) -> Stack:
     """All servers, started side by side."""
-    return outbox_stack.stack()
+    with in_memory():
+        return outbox_stack.stack()
 
 
 @pytest.fixture(scope="session")
