@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +14,13 @@ import pytest
 from google.pubsub_v1.types import PubsubMessage
 
 from relay.dev.stack import Stack
+from tests.support import forked
 from tests.support.commands import ROOT, SECONDS, terminate
+from tests.support.forked import Forked
 from tests.support.pubsub import Channel, PubSubSide
 from tests.support.waiting import until
 
+PROGRAM = "consumers.__main__:main"
 SHOP = """
 import asyncio, os, time
 from consumers import Consumer, Context, FatalError, Received
@@ -75,36 +77,30 @@ class Shop:
 
     def run(self, *names: str, **settings: str) -> "subprocess.CompletedProcess[str]":
         """Run a process that ends by itself."""
-        return subprocess.run(
-            [sys.executable, "-m", "consumers", "run", *names],
+        return forked.run(
+            PROGRAM,
+            ["consumers", "run", *names],
             env={**self._environment, **settings},
             cwd=self._folder,
-            capture_output=True,
-            text=True,
             timeout=SECONDS,
-            check=False,
         )
 
     @contextmanager
-    def running(self, *names: str, **settings: str) -> Iterator["subprocess.Popen[str]"]:
+    def running(self, *names: str, **settings: str) -> Iterator[Forked]:
         """A process, killed at the end of the block if it still runs."""
-        with (
-            self._log.open("w") as log,
-            subprocess.Popen(
-                [sys.executable, "-m", "consumers", "run", *names],
-                env={**self._environment, **settings},
-                cwd=self._folder,
-                stdout=log,
-                stderr=log,
-                text=True,
-            ) as process,
-        ):
+        with Forked(
+            PROGRAM,
+            ["consumers", "run", *names],
+            env={**self._environment, **settings},
+            cwd=self._folder,
+            log=self._log,
+        ) as process:
             try:
                 yield process
             finally:
                 process.kill()
 
-    def until(self, process: "subprocess.Popen[str]", line: str, **fields: Any) -> dict[str, Any]:
+    def until(self, process: Forked, line: str, **fields: Any) -> dict[str, Any]:
         """Wait for a line with these fields."""
         found: list[dict[str, Any]] = []
 

@@ -4,7 +4,6 @@ import http.client
 import json
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -14,6 +13,7 @@ import pytest
 from relay import emit
 from relay.dev.pubsub import Fault, set_faults
 from tests.support.commands import SECONDS, Commands
+from tests.support.forked import Running
 from tests.support.outbox import PUBLISHED, count, event
 from tests.support.pubsub import PubSubSide
 from tests.support.waiting import until
@@ -21,7 +21,7 @@ from tests.support.waiting import until
 TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 -- a test's own
 
 
-def port_of(process: subprocess.Popen[str]) -> int:
+def port_of(process: Running) -> int:
     """Read the log up to the line that says where it listens."""
     assert process.stderr
     for line in process.stderr:
@@ -49,7 +49,7 @@ def is_claimed(url: str) -> bool:
 
 
 @contextmanager
-def running(relay: Commands, **settings: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def running(relay: Commands, **settings: str) -> Iterator[tuple[Running, int]]:
     """A relay that serves on a free port."""
     with relay.background("run", RELAY_HTTP="127.0.0.1:0", **settings) as process:
         yield process, port_of(process)

@@ -21,6 +21,7 @@ from relay.dev.postgres import EmbeddedPostgres
 from relay.dev.stack import PROJECT_ID, Part, Stack
 from relay.outbox import schema
 from tests.support.commands import ROOT, Commands, terminate
+from tests.support.forked import Running
 from tests.support.outbox import PENDING, PUBLISHED, count, event
 from tests.support.pubsub import Channel, PubSubSide, event_ids
 from tests.support.roles_of_tests import as_emitter
@@ -38,12 +39,12 @@ def emitted(url: str, number: int = 0) -> str:
         return str(emit(connection, event(number)).event_id)
 
 
-def wait_for(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
+def wait_for(process: Running, name: str) -> dict[str, Any]:
     """Read the log up to a line of this name."""
     return wait_for_any(process, {name})[1]
 
 
-def wait_for_any(process: subprocess.Popen[str], names: AbstractSet[str]) -> tuple[str, dict[str, Any]]:
+def wait_for_any(process: Running, names: AbstractSet[str]) -> tuple[str, dict[str, Any]]:
     """Read the log up to a line of one of these names."""
     assert process.stderr
     for line in process.stderr:
@@ -218,7 +219,7 @@ async def test_dot_env_in_the_working_directory_is_read(
 def test_a_signal_ends_the_relay_in_order(relay: Commands, database: str, number: signal.Signals) -> None:
     """Exit 0, since nothing was abandoned; the last two lines tell of the end, and stdout stays empty."""
     emitted(database)
-    with relay.background("run") as process:
+    with relay.from_nothing("run") as process:
         wait_for(process, "batch")
         process.send_signal(number)
         said, log = process.communicate(timeout=SECONDS)
@@ -306,7 +307,7 @@ def test_process_1_of_a_container_hears_sigterm_in_every_command(relay: Commands
     try:
         with psycopg.connect(database) as holder:
             holder.execute("select pg_advisory_xact_lock(%s, %s)", schema.MIGRATION_LOCK)
-            with relay.background("migrate", "--to", "0") as process:
+            with relay.from_nothing("migrate", "--to", "0") as process:
                 until(lambda: waits_for_a_lock(database), "the migration waits for another one")
                 code, log = terminate(process)
     finally:
@@ -383,7 +384,7 @@ def test_a_signal_while_the_packages_are_loaded_is_a_quiet_end(
     """An impatient Ctrl-C is no reason for a traceback."""
     # In the working directory, and so before the package of that name: an import that takes as long as the test wants.
     (tmp_path / "pydantic_settings.py").write_text("import signal\nprint('loading', flush=True)\nsignal.pause()\n")
-    with relay.background("run") as process:
+    with relay.from_nothing("run") as process:
         assert process.stdout
         assert process.stdout.readline() == "loading\n"
         process.send_signal(number)

@@ -138,7 +138,7 @@ def test_running_the_relay(relay: Commands, bare_database: str, tmp_path: Path) 
     assert relay(*topics[3:]).returncode == 0
     with psycopg.connect(bare_database) as connection:
         connection.execute(snippet("sql", "outbox_emit").encode())
-    with relay.background(*run[3:]) as process:
+    with relay.from_nothing(*run[3:]) as process:
         until(lambda: count(bare_database, PUBLISHED) == 1, "the relay publishes")
         code, log = terminate(process)
     assert code == 0, log
@@ -162,7 +162,7 @@ async def test_trying_it_in_two_terminals(tmp_path: Path) -> None:
     again, (_, *emit), tick, (_, *create), (_, *consume) = commands("python emit.py")
     assert (again, tick) == (activate, ["python", "-m", "relay", "tick"])
     assert [create, consume] == [line[1:] for line in commands("dead-letters create consume:shipping    ")]
-    with Commands({}, tmp_path).background(*dev[3:]) as servers:
+    with Commands({}, tmp_path).from_nothing(*dev[3:]) as servers:
         variables = exported(servers)
         relay = Commands(variables, tmp_path)
 

@@ -88,7 +88,7 @@ class Terminal:
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     """The second of two, with what `relay dev` has printed in the first."""
-    with Commands({}, tmp_path).background("dev") as servers, ExitStack() as opened:
+    with Commands({}, tmp_path).from_nothing("dev") as servers, ExitStack() as opened:
         yield Terminal(tmp_path, exported(servers), opened)
 
 

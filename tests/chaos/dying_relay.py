@@ -1,13 +1,10 @@
-"""`relay run` that kills itself, as nothing but `kill -9` does, when it passes a crash point for the nth time.
-
-Example: python -m tests.chaos.dying_relay settle.after 3
-"""
+"""`relay run` that kills itself, as nothing but `kill -9` does, when it passes a crash point for the nth time."""
 
 import os
 import signal
 import sys
 
-from relay.__main__ import main
+from relay.__main__ import main as relay
 from relay.publisher import crash_points
 from relay.publisher.crash_points import Point
 
@@ -25,7 +22,9 @@ def die_at(place: Point, nth: int) -> None:
     crash_points.reached = reached
 
 
-if __name__ == "__main__":
-    die_at(Point(sys.argv[1]), int(sys.argv[2]))
+def main() -> int:
+    """Run it; its words are the name of the point and the number."""
+    place, nth = sys.argv[1:]
+    die_at(Point(place), int(nth))
     sys.argv[1:] = ["run"]
-    sys.exit(main())
+    return relay()

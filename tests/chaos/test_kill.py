@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import time
 
 import psycopg
@@ -10,6 +9,7 @@ import psycopg
 from relay import emit
 from tests.support.audits import Audit
 from tests.support.commands import Commands, terminate
+from tests.support.forked import Running
 from tests.support.outbox import PENDING, PUBLISHED, count, event
 from tests.support.pubsub import Channel
 from tests.support.waiting import until
@@ -38,7 +38,7 @@ def until_under_way(database: str) -> None:
     assert count(database, PENDING) > 0, "the relay was too quick for this test: there is no middle left"
 
 
-def until_logged(process: subprocess.Popen[str], name: str) -> None:
+def until_logged(process: Running, name: str) -> None:
     """Return when the relay has written a log line of this name."""
     assert process.stderr
     assert any(json.loads(line)["event"] == name for line in process.stderr), f"it ended without a line {name!r}"

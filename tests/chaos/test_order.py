@@ -1,7 +1,6 @@
 """Ordered events under everything at once: relays that are killed, rows that fail, an operator who holds rows."""
 
 import random
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from relay.dev.pubsub import Fault, set_faults
 from tests.support.audits import Audit
 from tests.support.chaos import FULL, emit_events, logged, settings, sized
 from tests.support.commands import Commands
+from tests.support.forked import Forked
 from tests.support.outbox import FAILED, PENDING, PUBLISHED, count, event
 from tests.support.pubsub import PubSubSide
 from tests.support.roles_of_tests import ROLES
@@ -137,7 +137,7 @@ def kill_one_every_second(
 ) -> int:
     """Keep three relays at work, and kill the oldest of them every second; answer with the number of the dead."""
 
-    def start(number: int) -> subprocess.Popen[bytes]:
+    def start(number: int) -> Forked:
         return relays.enter_context(
             logged(relay, folder / f"relay-{number}.log", **settings(200, RELAY_SLOTS="2", **RETRIES))
         )

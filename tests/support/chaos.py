@@ -2,11 +2,9 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -17,6 +15,7 @@ from psycopg.conninfo import make_conninfo
 from relay import emit
 from relay.publisher.crash_points import Point
 from tests.support.commands import Commands
+from tests.support.forked import Forked
 from tests.support.outbox import PENDING, PUBLISHED, count, event
 from tests.support.roles_of_tests import as_emitter
 from tests.support.waiting import until
@@ -97,36 +96,22 @@ class Load:
             self._error = error
 
 
-@contextmanager
-def dying(relay: Commands, point: Point, nth: int, **others: str) -> Iterator[subprocess.Popen[bytes]]:
+def dying(relay: Commands, point: Point, nth: int, **others: str) -> AbstractContextManager[Forked]:
     """A relay that kills itself when it passes the point for the nth time."""
-    command = [sys.executable, "-m", "tests.chaos.dying_relay", point.value, str(nth)]
-    with subprocess.Popen(
-        command,
-        env=relay._environment(others),
-        cwd=relay._folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    words = ["relay", point.value, str(nth)]
+    return _killed_at_last(relay, "tests.chaos.dying_relay:main", words, others, Path(os.devnull))
+
+
+def logged(relay: Commands, log: Path, **others: str) -> AbstractContextManager[Forked]:
+    """A `relay run` that writes its log into a file, however much it is."""
+    return _killed_at_last(relay, "relay.__main__:main", ["relay", "run"], others, log)
 
 
 @contextmanager
-def logged(relay: Commands, log: Path, **others: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A `relay run` that writes its log into a file, however much it is."""
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(
-            relay._command(("run",)),
-            env=relay._environment(others),
-            cwd=relay._folder,
-            stdout=subprocess.DEVNULL,
-            stderr=output,
-        ) as process,
-    ):
+def _killed_at_last(
+    relay: Commands, program: str, words: list[str], settings: Mapping[str, str], log: Path
+) -> Iterator[Forked]:
+    with Forked(program, words, env=relay._environment(settings), cwd=relay._folder, log=log) as process:
         try:
             yield process
         finally:
@@ -142,7 +127,7 @@ def until_said(log: Path, *words: str, times: int = 1, seconds: float = SECONDS)
     until(said, f"the log says {' '.join(words)!r}: {log.read_text()[-2000:]}", seconds)
 
 
-def stop(process: subprocess.Popen[bytes]) -> int:
+def stop(process: Forked) -> int:
     """Ask a relay to stop; answer with its exit code."""
     process.send_signal(signal.SIGTERM)
     return process.wait(SECONDS)

@@ -59,8 +59,7 @@ class Commands:
     def __call__(self, *arguments: str, stdin: str | None = None, **settings: str) -> subprocess.CompletedProcess[str]:
         """Run a command to its end; `stdin` is what another program would pipe to it."""
         environment = self._environment(settings, arguments)
-        # Other code than this has imports of its own.
-        if environment["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT):
+        if _is_this_code(environment):
             return forked.run(
                 f"{self._program}.__main__:main",
                 [self._program, *arguments],
@@ -81,8 +80,24 @@ class Commands:
         )
 
     @contextmanager
-    def background(self, *arguments: str, **settings: str) -> Iterator[subprocess.Popen[str]]:
+    def background(self, *arguments: str, **settings: str) -> Iterator[forked.Running]:
         """Start a command, and kill it at the end of the block if it still runs."""
+        environment = self._environment(settings, arguments)
+        if not _is_this_code(environment):
+            with self.from_nothing(*arguments, **settings) as alone:
+                yield alone
+            return
+        with forked.Forked(
+            f"{self._program}.__main__:main", [self._program, *arguments], env=environment, cwd=self._folder
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    @contextmanager
+    def from_nothing(self, *arguments: str, **settings: str) -> Iterator[subprocess.Popen[str]]:
+        """Like `background`, with an interpreter of its own: for what is about its start."""
         with subprocess.Popen(
             self._command(arguments),
             env=self._environment(settings, arguments),
@@ -109,14 +124,19 @@ class Commands:
         return {"DATABASE_URL": self._roles.url(role, url)} if self._roles and role and url else {}
 
 
-def terminate(process: subprocess.Popen[str]) -> tuple[int, str]:
+def _is_this_code(environment: Mapping[str, str]) -> bool:
+    """Other code has imports of its own."""
+    return environment["PYTHONPATH"].split(os.pathsep)[0] == str(ROOT)
+
+
+def terminate(process: forked.Running) -> tuple[int, str]:
     """Ask a process to stop; answer with its exit code and what it logged."""
     process.send_signal(signal.SIGTERM)
     _, log = process.communicate(timeout=SECONDS)
-    return process.returncode, log
+    return process.wait(), log
 
 
-def exported(servers: subprocess.Popen[str]) -> dict[str, str]:
+def exported(servers: forked.Running) -> dict[str, str]:
     """The variables that `relay dev` prints, once it says that it is ready."""
     variables: dict[str, str] = {}
     assert servers.stdout

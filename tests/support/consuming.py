@@ -4,8 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -20,6 +18,7 @@ from google.pubsub_v1.types import PubsubMessage
 
 from relay.dev.stack import PROJECT_ID
 from tests.support.commands import ROOT
+from tests.support.forked import Forked
 from tests.support.pubsub import Channel, PubSubSide
 from tests.support.waiting import until
 
@@ -69,27 +68,26 @@ class Booking:
     effects: Effects
     folder: Path
     program: str = "tests.chaos.booking:consumer"
-    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    running: list[Forked] = field(default_factory=list)
     killed: dict[int, float] = field(default_factory=dict)
     """Which processes were killed, and when."""
     log_of: dict[int, Path] = field(default_factory=dict)
 
-    def start(self, **settings: str) -> subprocess.Popen[bytes]:
+    def start(self, **settings: str) -> Forked:
         """One more process."""
         path = self.folder / f"consumer-{len(self.log_of) + 1}.log"
-        with path.open("wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "consumers", "run", self.program],
-                env={**self.environment, **settings},
-                cwd=self.folder,
-                stdout=log,
-                stderr=log,
-            )
+        process = Forked(
+            "consumers.__main__:main",
+            ["consumers", "run", self.program],
+            env={**self.environment, **settings},
+            cwd=self.folder,
+            log=path,
+        )
         self.running.append(process)
         self.log_of[process.pid] = path
         return process
 
-    def kill(self, process: subprocess.Popen[bytes]) -> None:
+    def kill(self, process: Forked) -> None:
         """End it without a word."""
         process.kill()
         process.wait()
@@ -109,13 +107,13 @@ class Booking:
         """Return when each that runs has said that it receives."""
         until(lambda: all(map(self._has_started, self.running)), "all have started")
 
-    def _has_started(self, process: subprocess.Popen[bytes]) -> bool:
+    def _has_started(self, process: Forked) -> bool:
         return "started" in self._log(process).lower()
 
-    def _log(self, process: subprocess.Popen[bytes]) -> str:
+    def _log(self, process: Forked) -> str:
         return self.log_of[process.pid].read_text()
 
-    def stop(self, process: subprocess.Popen[bytes], seconds: float) -> int:
+    def stop(self, process: Forked, seconds: float) -> int:
         """Ask it to end, as a platform does, and answer with its exit code."""
         process.send_signal(signal.SIGTERM)
         code = process.wait(seconds)

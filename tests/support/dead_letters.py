@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -19,25 +18,12 @@ from consumers.sources.pubsub_dead_letters import PubSubDeadLetters
 from idempotency import Claimed, Store
 from relay.brokers.pubsub_client import PubSubAddress
 from relay.dev.stack import PROJECT_ID
+from tests.support import forked
 from tests.support.pubsub import Channel, PubSubSide
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0
-# The command alone, of which a process that was killed is forgotten after a second.
-_PROGRAM = """
-import argparse, sys
-from consumers.cli import dead_letters
-from consumers.sources import pubsub_dead_letter_box as box
-from relay.errors import RelayError
-box._HOLD_SECONDS, box._RENEW_SECONDS = 1, 0.25
-parser = argparse.ArgumentParser()
-dead_letters.add_to(parser.add_subparsers())
-options = parser.parse_args()
-try:
-    sys.exit(options.command(options))
-except (RelayError, ValueError) as error:
-    sys.exit(str(error))
-"""
+PROGRAM = "tests.support.short_holds:main"
 
 
 def envelope(event_id: UUID, event_type: str = "order.paid") -> bytes:
@@ -61,25 +47,27 @@ class DeadLetterDesk:
     settings: dict[str, str]
     folder: Path
 
-    def start(self, *arguments: str, **settings: str) -> "subprocess.Popen[str]":
+    def start(self, *arguments: str, **settings: str) -> forked.Forked:
         """Start a command."""
-        kept = {
-            name: value for name, value in os.environ.items() if not name.startswith(("PUBSUB_", "GOOGLE_", "REDIS"))
-        }
-        return subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, "dead-letters", *arguments],
-            env={**kept, "PYTHONPATH": str(ROOT), **self.settings, **settings},
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        return forked.Forked(
+            PROGRAM, ["consumers", "dead-letters", *arguments], env=self._environment(settings), cwd=self.folder
         )
 
     def __call__(self, *arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
         """Run a command to its end."""
-        with self.start(*arguments, **settings) as process:
-            out, err = process.communicate(timeout=SECONDS)
-        return subprocess.CompletedProcess(arguments, process.returncode, out, err)
+        return forked.run(
+            PROGRAM,
+            ["consumers", "dead-letters", *arguments],
+            env=self._environment(settings),
+            cwd=self.folder,
+            timeout=SECONDS,
+        )
+
+    def _environment(self, settings: dict[str, str]) -> dict[str, str]:
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("PUBSUB_", "GOOGLE_", "REDIS"))
+        }
+        return {**kept, "PYTHONPATH": str(ROOT), **self.settings, **settings}
 
 
 @dataclass
