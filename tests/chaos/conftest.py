@@ -1,6 +1,7 @@
 """Servers of the chaos tests' own: they are restarted, exhausted and cut off, which nobody else should notice."""
 
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from relay.testing.databases import fresh_database, migrated_template
 from tests.support.audits import Audit
 from tests.support.chaos import settings
 from tests.support.commands import Commands
+from tests.support.memory import in_memory
 from tests.support.proxy import Proxy, postgres_proxy, proxy_to, through
 from tests.support.pubsub import Channel, PubSubSide
 from tests.support.roles_of_tests import ROLES
@@ -55,7 +57,9 @@ class Site:
 def own_stack() -> Iterator[Stack]:
     """A Postgres with few connections, and a Pub/Sub emulator."""
     settings = {"max_connections": str(MAX_CONNECTIONS), "autovacuum": "off"}
-    with Stack.start([Part.POSTGRES, Part.PUBSUB], postgres_settings=settings) as stack:
+    with ExitStack() as opened:
+        with in_memory():
+            stack = opened.enter_context(Stack.start([Part.POSTGRES, Part.PUBSUB], postgres_settings=settings))
         yield stack
 
 
