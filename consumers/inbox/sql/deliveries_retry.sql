@@ -1,15 +1,19 @@
 -- What nobody works on, and is still as it was chosen, is pending again with all its attempts, and history has by whom.
 -- In the order of ids, and past what others hold: neither owners nor other operators are waited for.
 with asked as materialized (
-    select * from unnest(%(ids)s::bigint[], %(states)s::text[], %(finished)s::text[]) as asked(id, state, finished)
+    select *
+      from unnest(%(ids)s::bigint[], %(states)s::text[], %(finished)s::text[]) as asked(id, state, finished)
+     order by id
 ), held as materialized (
-    select delivery.id, delivery.state, delivery.outcome, delivery.error_code, delivery.attempt_count, delivery.ticket
+    select held.*
       from asked
-      join inbox_deliveries as delivery on delivery.id = asked.id
-     where delivery.state in ('failed', 'sent', 'done') and delivery.state = asked.state
-       and delivery.finished_at is not distinct from nullif(asked.finished, '')::timestamptz
-     order by delivery.id
-       for update of delivery skip locked
+     cross join lateral (
+           select id, state, outcome, error_code, attempt_count, ticket
+             from inbox_deliveries
+            where id = asked.id and state = asked.state and state in ('failed', 'sent', 'done')
+              and finished_at is not distinct from nullif(asked.finished, '')::timestamptz
+              for update skip locked
+           ) as held
 ), changed as (
     update inbox_deliveries as delivery
        set state = 'pending', outcome = null, token = null, suspect = false,
@@ -27,10 +31,9 @@ with asked as materialized (
                'was', held.state, 'outcome', held.outcome, 'code', held.error_code,
                'attempts', held.attempt_count, 'ticket', held.ticket))
       from held
-      join changed on changed.id = held.id
 )
 select asked.id,
-       case when changed.id is not null then 'acted'
+       case when asked.id in (select id from changed) then 'acted'
             else coalesce((select case when delivery.state = 'processing' then 'processing'
                                        when delivery.state = asked.state
                                         and delivery.finished_at is not distinct from
@@ -39,4 +42,3 @@ select asked.id,
                              from inbox_deliveries as delivery
                             where delivery.id = asked.id), 'gone') end
   from asked
-  left join changed on changed.id = asked.id

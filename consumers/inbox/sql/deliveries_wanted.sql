@@ -7,6 +7,7 @@
                   case when state = 'failed' and outcome = 'discarded' then 'discarded' else state end as status
              from inbox_deliveries
             where id = found.id
+           offset 0
            ) as delivery
      where delivery.consumer = any (%(consumers)s::text[])
        and (%(states)s::text[] = '{}' or delivery.status = any (%(states)s::text[]))
