@@ -7,18 +7,18 @@ import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
-from relay.cli.operators import add_operator, judge_operator, named_operator
 from relay.cli.parts import loaded, outbox_connector, routes, warned
 from relay.errors import ConfigurationError
-from relay.kernel.duration import parse
+from relay.kernel import moment
 from relay.kernel.progress import Progress
 from relay.operate import failed
 from relay.operate.status import key_shown
 from relay.outbox.actions import Operator
 from relay.outbox.failed import START, Action, FailedRows, Filter, Named, Row
+from relay.postgres.operators import add_operator, judge_operator, named_operator
 from relay.settings import Settings
 
 REASONS = ("max_attempts", "non_retryable", "discarded")
@@ -254,9 +254,7 @@ async def _filter(options: argparse.Namespace, rows: FailedRows) -> Filter:
     values = _filter_options(options)
     if isinstance(values["since"], timedelta) or isinstance(values["until"], timedelta):
         now, _, _ = await rows.start()
-        for name in ("since", "until"):
-            if isinstance(values[name], timedelta):
-                values[name] = now - values[name]
+        values |= {name: moment.before(now, values[name]) for name in ("since", "until")}
     return Filter(**values)
 
 
@@ -290,11 +288,6 @@ def _entry(entry: dict[str, Any]) -> str:
 
 def _moment(text: str) -> datetime | timedelta:
     try:
-        return parse(text)
-    except ValueError:
-        pass  # it may be a time instead
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither a duration such as 2h nor an RFC 3339 time") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return moment.read(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

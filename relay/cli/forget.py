@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import BinaryIO
 
-from relay.cli.operators import add_operator, judge_operator, named_operator
 from relay.cli.parts import loaded, outbox_connector
 from relay.errors import ConfigurationError, OperateError
 from relay.kernel.progress import Progress
 from relay.operate import forget
 from relay.outbox.actions import Operator
 from relay.outbox.forget import Aggregate, Aggregates, Order, State, Way
+from relay.postgres.operators import add_operator, judge_operator, named_operator
 from relay.settings import Settings
 
 MOST_AGGREGATES = 10_000

@@ -54,8 +54,11 @@ create index inbox_deliveries_suspect on inbox_deliveries (consumer, available_a
     where state = 'pending' and suspect;
 create index inbox_deliveries_sent on inbox_deliveries (consumer, event_type, available_at, id)
     where state = 'sent';
+-- What failed and was given up are apart, so that an alert reads only what nobody has decided about.
 create index inbox_deliveries_failed on inbox_deliveries (consumer, id)
-    where state = 'failed';
+    where state = 'failed' and outcome <> 'discarded';
+create index inbox_deliveries_discarded on inbox_deliveries (consumer, id)
+    where state = 'failed' and outcome = 'discarded';
 
 -- Apart from the deliveries, and narrow: a heartbeat never waits for a transaction that completes one.
 create table inbox_leases (

@@ -4,11 +4,19 @@ import argparse
 import getpass
 import os
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from relay.errors import ConfigurationError
-from relay.outbox.actions import Start
 
 MOST_BY, MOST_WHY = 255, 1_024
+
+
+class Started(Protocol):
+    """The beginning of a command that the database knows of."""
+
+    @property
+    def role(self) -> str:
+        """As whom it is connected."""
 
 
 def add_operator(command: argparse.ArgumentParser, why: str) -> None:
@@ -26,7 +34,7 @@ def judge_operator(options: argparse.Namespace) -> None:
             )
 
 
-async def named_operator(start: Callable[[], Awaitable[Start]]) -> str:
+async def named_operator(start: Callable[[], Awaitable[Started]]) -> str:
     """Who acts, where nobody says: the user of this machine, or the role of the database."""
     try:
         user = os.environ.get("USER", "").strip() or getpass.getuser()

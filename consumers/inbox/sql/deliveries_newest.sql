@@ -1,0 +1,4 @@
+-- Every delivery is read once, the newest first, so many at a time: what is done has no index of its own to pay for.
+with found as materialized (
+    select id from inbox_deliveries where id < %(after)s::bigint order by id desc limit %(reach)s
+)
