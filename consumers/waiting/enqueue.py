@@ -108,14 +108,16 @@ def enqueue_sync(  # noqa: PLR0913 -- each by its name
 
 
 def _identified(event_id: UUID | str | None, key: str | None) -> UUID:
-    if (event_id is None) == (key is None):
-        raise TypeError("give event_id or key, and not both: by it the same work is known when it is asked for again")
     try:
-        return identity_of_text(key) if event_id is None and key is not None else identity(event_id or "")
+        if event_id is not None and key is None:
+            return identity(event_id)
+        if key is not None and event_id is None:
+            return identity_of_text(key)
     except InvalidKeyError as error:
         raise InvalidEventError(str(error)) from None
     except UnicodeEncodeError:
         raise InvalidEventError("the key contains a lone surrogate, which is not Unicode text") from None
+    raise TypeError("give event_id or key, one of them: by it the same work is known when it is asked for again")
 
 
 def _said(  # noqa: PLR0913, PLR0917 -- what is said of one event
@@ -134,7 +136,9 @@ def _said(  # noqa: PLR0913, PLR0917 -- what is said of one event
         "event_type": _text("event_type", event_type),
         "event_id": str(event_id),
         "version": version,
-        "shard": shard_of(str(event_id) if shard_key is None else shard_key),
+        "shard": shard_of(
+            str(event_id) if shard_key is None else _text("shard_key", shard_key, envelope.ATTRIBUTE_VALUE_BYTES)
+        ),
         "attributes": _own(event_type, attributes),
     }
     try:
@@ -149,15 +153,15 @@ def _said(  # noqa: PLR0913, PLR0917 -- what is said of one event
     return text
 
 
-def _text(name: str, value: object) -> str:
+def _text(name: str, value: object, most: int = envelope.NAME_BYTES) -> str:
     if not isinstance(value, str):
         raise InvalidEventError(f"{name} is of type {type(value).__name__}, not a text")
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise InvalidEventError(f"{name} contains a lone surrogate, which is not Unicode text") from None
-    if not 1 <= size <= envelope.NAME_BYTES:
-        raise InvalidEventError(f"{name} has {size} bytes, the limit is 1 to {envelope.NAME_BYTES}")
+    if not 1 <= size <= most:
+        raise InvalidEventError(f"{name} has {size} bytes, the limit is 1 to {most}")
     if "\0" in value:
         raise InvalidEventError(f"{name} contains a NUL character, which Postgres cannot store")
     return value

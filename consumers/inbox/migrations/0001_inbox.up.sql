@@ -151,8 +151,8 @@ begin
         when coalesce(said ->> 'event_id', '') !~* '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$'
              or said ->> 'event_id' = '00000000-0000-0000-0000-000000000000' then 'event_id is not a UUID, or is the nil UUID'
         when coalesce(said ->> 'version', '1') !~ '^[1-9][0-9]{0,8}$' then 'version is not a whole number from 1 to 999999999'
-        when coalesce(said ->> 'shard', '0') !~ '^[0-9]{1,9}$'
-             and coalesce(said ->> 'shard', '0') !~ '^[12][0-9]{9}$' then 'shard is not a whole number from 0 to 2147483647'
+        when coalesce(said ->> 'shard', '0') !~ '^[0-9]{1,10}$' then 'shard is not a whole number from 0 to 2147483647'
+        when (said ->> 'shard')::int8 > 2147483647 then 'shard is not a whole number from 0 to 2147483647'
         when not said ? 'data' then 'has no data'
         when jsonb_typeof(found_attributes) <> 'object' then 'attributes is not an object'
         when exists (select from jsonb_each(found_attributes) as each where jsonb_typeof(each.value) <> 'string')
