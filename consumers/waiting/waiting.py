@@ -11,7 +11,6 @@ from uuid import UUID
 import psycopg
 
 from consumers import duration
-from consumers.clock import Clock, SystemClock
 from consumers.errors import ConfigurationError
 from consumers.inbox.address import checked
 from consumers.inbox.rows import Awaited
@@ -21,6 +20,7 @@ from consumers.waiting.waiter import Delivery, Target, Waiter, seconds_of, targe
 from consumers.waiting.wake_up import WakeUp
 from idempotency import StoreUnavailableError
 from relay import errors as relay_errors
+from relay.kernel.clock import Clock, SystemClock
 from relay.kernel.failure import told
 from relay.postgres.connect import connect_async
 from relay.postgres.statements import numbers, texts
