@@ -4,7 +4,8 @@ ConsumerError
 ├── ConfigurationError  what a consumer was built with is wrong; a ValueError as well
 ├── TransientError      from a handler: not this time. Costs an attempt, comes again
 ├── FatalError          from a handler: never. Dead-lettered at once
-└── UsageError          a handler uses its context in a way that cannot work
+├── UsageError          a handler uses its context in a way that cannot work
+└── UnknownDeliveryError  what is waited for is not in the inbox; a LookupError as well
 """
 
 from datetime import timedelta
@@ -57,3 +58,7 @@ class FatalError(ConsumerError):
 
 class UsageError(ConsumerError):
     """A handler uses its context in a way that cannot work; the sentence says how it would."""
+
+
+class UnknownDeliveryError(ConsumerError, LookupError):
+    """What is waited for is not in the inbox: not committed, or removed since."""

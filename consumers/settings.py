@@ -66,6 +66,10 @@ class Settings(PubSubSettings):
     """And so much more at random. 500ms"""
     inbox_connections: Annotated[int, Field(ge=1, le=1_000)] = 4
     """Connections for ctx.transaction() at most, beside four for the inbox itself. 4"""
+    inbox_wait_ms: Duration = parse("15s")
+    """How long a request waits for a delivery, where its client does not say. 15s"""
+    inbox_wait_most_ms: Duration = parse("30s")
+    """And at most; keep it below the limit of the proxy before it: Heroku's router gives up at 30s. 30s"""
     inbox_shard_index: Annotated[int, Field(ge=0)] = 0
     """Which part of the deliveries this process handles, from 0; the others leave it to this one. 0"""
     inbox_shard_count: Annotated[int, Field(ge=1, le=10_000)] = 1
@@ -144,6 +148,11 @@ class Settings(PubSubSettings):
             yield (
                 f"INBOX_RETRY_MAX_MS is {written(self.inbox_retry_max_ms)}, less than INBOX_RETRY_BASE_MS, which is "
                 f"{written(self.inbox_retry_base_ms)}; give that or more"
+            )
+        if self.inbox_wait_ms > self.inbox_wait_most_ms:
+            yield (
+                f"INBOX_WAIT_MS is {written(self.inbox_wait_ms)}, more than INBOX_WAIT_MOST_MS, which is "
+                f"{written(self.inbox_wait_most_ms)}; give that or less"
             )
         if self.inbox_max_attempts == 0:
             yield "INBOX_MAX_ATTEMPTS is 0; give 1 to try once, more to retry, or -1 for no limit"

@@ -112,3 +112,17 @@ class Recovered:
     """Those that it has been charged with; beside others it pays nothing for a crash."""
     owner: str
     alone: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Awaited:
+    """A row that somebody waits for."""
+
+    id: int
+    state: str
+    outcome: str
+    result: Any
+    error_code: str
+    error: str
+    due_in: float
+    """Seconds until its next attempt, where that is to come."""

@@ -130,6 +130,78 @@ as $$
     select exists (select from completed)
 $$;
 
+-- Has a consumer do something: stored in the caller's transaction, and once for each event id. What is there already
+-- stays as it is, and answers with its id.
+create function inbox_enqueue(said jsonb)
+returns table (delivery bigint, inserted boolean)
+language plpgsql
+volatile
+set search_path from current
+as $$
+#variable_conflict use_column
+declare
+    fault pg_catalog.text;
+    found_attributes pg_catalog.jsonb := coalesce(nullif(said -> 'attributes', 'null'), '{}');
+    moment pg_catalog.text := to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"');
+    stored pg_catalog.int8;
+begin
+    fault := case
+        when jsonb_typeof(said) is distinct from 'object' then 'takes an object'
+        when jsonb_typeof(said -> 'consumer') is distinct from 'string'
+             or octet_length(said ->> 'consumer') not between 1 and 255 then 'consumer is not a text of 1 to 255 bytes'
+        when jsonb_typeof(said -> 'event_type') is distinct from 'string'
+             or octet_length(said ->> 'event_type') not between 1 and 255 then 'event_type is not a text of 1 to 255 bytes'
+        when coalesce(said ->> 'event_id', '') !~* '^[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}$'
+             or said ->> 'event_id' = '00000000-0000-0000-0000-000000000000' then 'event_id is not a UUID, or is the nil UUID'
+        when coalesce(said ->> 'version', '1') !~ '^[1-9][0-9]{0,8}$' then 'version is not a whole number from 1 to 999999999'
+        when coalesce(said ->> 'shard', '0') !~ '^[0-9]{1,10}$' then 'shard is not a whole number from 0 to 2147483647'
+        when (said ->> 'shard')::int8 > 2147483647 then 'shard is not a whole number from 0 to 2147483647'
+        when not said ? 'data' then 'has no data'
+        when jsonb_typeof(found_attributes) <> 'object' then 'attributes is not an object'
+        when exists (select from jsonb_each(found_attributes) as each where jsonb_typeof(each.value) <> 'string')
+             then 'attributes has a value that is not a text'
+    end;
+    if fault is not null then
+        raise exception using errcode = 'invalid_parameter_value', message = 'inbox_enqueue: ' || fault;
+    end if;
+
+    insert into inbox_deliveries (consumer, event_id, event_type, event_version, shard, envelope, attributes)
+    values (
+        said ->> 'consumer', (said ->> 'event_id')::uuid, said ->> 'event_type', coalesce((said ->> 'version')::integer, 1),
+        coalesce((said ->> 'shard')::integer, hashtext(lower(said ->> 'event_id')) & 2147483647),
+        jsonb_build_object(
+            'event_id', lower(said ->> 'event_id'),
+            'event_type', said -> 'event_type',
+            'version', coalesce((said ->> 'version')::integer, 1),
+            'occurred_at', moment,
+            'actor', null,
+            'data', said -> 'data'),
+        found_attributes || jsonb_build_object(
+            'event_id', lower(said ->> 'event_id'), 'event_type', said -> 'event_type', 'created_at', moment))
+    on conflict (consumer, event_id, recipient) do nothing
+    returning id into stored;
+
+    if stored is not null then
+        insert into inbox_history (delivery_id, what) values (stored, 'created');
+        return query select stored, true;
+        return;
+    end if;
+    -- A statement of its own: its snapshot sees what was committed while the insert waited for it.
+    select id into stored
+      from inbox_deliveries
+     where consumer = said ->> 'consumer' and event_id = (said ->> 'event_id')::uuid and recipient = '';
+    if stored is null then
+        raise exception using
+            errcode = 'serialization_failure',
+            message = 'inbox_enqueue: the delivery that was there was removed meanwhile',
+            hint = 'Run the transaction again.';
+    end if;
+    return query select stored, false;
+end
+$$;
+
+comment on function inbox_enqueue(jsonb) is 'Stores work for a consumer in the caller''s transaction: {consumer, event_id, event_type, data, ...}.';
+
 create function inbox_notify() returns trigger
 language plpgsql
 as $$

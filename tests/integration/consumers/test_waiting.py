@@ -1,0 +1,330 @@
+"""Waiting for what a consumer does, over the tables alone: nobody else runs here but what plays the consumer."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from consumers.clock import SystemClock
+from consumers.errors import ConfigurationError
+from consumers.testing import FakeClock
+from consumers.waiting import Failed, Pending, Ready, UnknownDeliveryError, Waiting, enqueue
+from consumers.waiting.wake_up import WakeUp
+from idempotency import StoreUnavailableError
+from relay.kernel.clock import Clock
+from relay.postgres.connect import connect_async
+from tests.support.inbox_worker import Worker, awaited, holds, sessions
+from tests.support.proxy import postgres_proxy
+from tests.support.waiting import until_async
+
+
+class Counted(Waiting):
+    """It counts what it says to the database, and knows whether it listens."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        super().__init__(url, **options)
+        self.statements = 0
+        self.rows: list[int] = []
+        self._asked = self._session.ask
+        self._session.ask = self._count  # type: ignore[method-assign]
+
+    async def _count(self, name: str, values: Any) -> Any:
+        self.statements += 1
+        self.rows.append(values["ids"].count(",") + 1)
+        return await self._asked(name, values)
+
+
+@pytest.fixture
+def worker(inbox_database: str) -> Worker:
+    """What plays the consumer."""
+    return Worker(inbox_database)
+
+
+@asynccontextmanager
+async def waiting_on(url: str, clock: Clock | None = None, **options: Any) -> AsyncIterator[Counted]:
+    """One that waits, on this clock."""
+    async with Counted(url, clock=clock, app="waiter", **options) as waiting:
+        yield waiting
+
+
+async def end_session(database: str, query: str) -> None:
+    """Have the server end these sessions."""
+    async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
+        for pid in await sessions(database, query):
+            await connection.execute("select pg_terminate_backend(%s)", [pid])
+
+
+async def test_what_is_done_already_is_ready_at_once(worker: Worker) -> None:
+    """With one statement, and without a write."""
+    delivery = await worker.ask()
+    await worker.do()
+    async with waiting_on(worker.database) as waiting:
+        assert await waiting.wait(delivery) == Ready({"number": 42})
+        assert waiting.statements == 1
+
+
+async def test_what_ends_meanwhile_wakes_its_waiter_up(worker: Worker) -> None:
+    """On a clock that stands still no poll is ever due: the notification alone brings the answer."""
+    delivery = await worker.ask()
+    async with waiting_on(worker.database, FakeClock()) as waiting:
+        answer = asyncio.create_task(waiting.wait(delivery))
+        await awaited(worker.database)
+        await worker.do()
+        async with asyncio.timeout(20):
+            assert await answer == Ready({"number": 42})
+        assert waiting.statements <= 3  # at first, when it began to listen, and when it was told
+
+
+async def test_an_event_that_is_not_there_yet_is_waited_for(worker: Worker) -> None:
+    """It may be on its way from an outbox; its consumer and its id name it."""
+    event_id = uuid4()
+    async with waiting_on(worker.database) as waiting:
+        answer = asyncio.create_task(waiting.wait(("invoices", event_id), 20))
+        await holds(lambda: waiting.statements > 0, "a look was made")
+        async with await psycopg.AsyncConnection.connect(worker.database) as connection:
+            await enqueue(connection, consumer="invoices", event_type="invoice.requested", data=1, event_id=event_id)
+        await worker.do()
+        assert await answer == Ready({"number": 42})
+        assert await waiting.wait(("somebody else", event_id), 0) == Pending(1.0)
+
+
+async def test_a_failure_says_its_code_and_its_reason(worker: Worker) -> None:
+    """Of a dead one, an invalid one, and one that came to another end."""
+    delivery = await worker.ask()
+    await worker.do(state="failed", what="failed", outcome="dead", result="", code="CARD", error="card 4711 refused")
+    other = await worker.ask("invoice-43")
+    await worker.do(outcome="discarded", result="")
+    skipped = await worker.ask("invoice-44")
+    await worker.do(outcome="skipped", result="", error="was sent by hand")
+    async with waiting_on(worker.database) as waiting:
+        assert await waiting.wait(delivery) == Failed("CARD", "card 4711 refused")
+        assert await waiting.wait(other) == Failed("DISCARDED", "")
+        assert await waiting.wait(skipped) == Ready(None)
+
+
+async def test_what_is_not_at_its_end_is_pending(worker: Worker) -> None:
+    """With a moment to come again, which is late where its next attempt is."""
+    delivery = await worker.ask()
+    async with waiting_on(worker.database) as waiting:
+        assert await waiting.wait(delivery, 0) == Pending(1.0)
+        claimed = await worker.claim()
+        assert await waiting.wait(delivery, 0.03) == Pending(1.0)
+        await worker.end(claimed, state="pending", what="retry", outcome="", result="", rest=20.0)
+        later = await waiting.wait(delivery, 0)
+        assert isinstance(later, Pending)
+        assert 15 < later.retry_after <= 20
+
+
+async def test_what_nobody_has_committed_is_unknown(worker: Worker) -> None:
+    """Its transaction must have ended before."""
+    async with (
+        waiting_on(worker.database) as waiting,
+        await psycopg.AsyncConnection.connect(worker.database) as connection,
+    ):
+        stored = await enqueue(connection, consumer="invoices", event_type="invoice.requested", data=1, key="a")
+        with pytest.raises(UnknownDeliveryError, match=f"no delivery {stored.delivery}: .* wait after the commit"):
+            await waiting.wait(stored)
+        await connection.commit()
+        assert await waiting.wait(stored, 0) == Pending(1.0)
+
+
+async def test_a_hundred_who_wait_cost_one_statement_a_look(worker: Worker) -> None:
+    """Each for another delivery, beginning at any time; a second of looking by itself takes few statements."""
+    deliveries = [await worker.ask(f"invoice-{n}") for n in range(100)]
+    clock = FakeClock()
+    async with waiting_on(worker.database, clock) as waiting:
+        answers = [asyncio.create_task(waiting.wait(delivery, 60)) for delivery in deliveries]
+        await awaited(worker.database, 100)
+        assert waiting.statements <= 2
+        waiting.statements, waiting.rows = 0, []
+        for _ in range(40):
+            await clock.advance(0.25)
+            await holds(lambda: not waiting._looking, "the look is over")
+        # 20, 40, … 640 ms, and from then on once a second.
+        assert 10 <= waiting.statements <= 20
+        assert set(waiting.rows) == {100}
+
+        waiting.statements = 0
+        await worker.do()
+        async with asyncio.timeout(20):
+            assert await asyncio.gather(*answers) == [Ready({"number": 42})] * 100
+        assert waiting.statements <= 50
+        assert len(await sessions(worker.database, "%")) == 2
+
+
+async def test_many_who_wait_for_one_are_all_told(worker: Worker) -> None:
+    """And who does not wait any longer is not looked for."""
+    delivery = await worker.ask()
+    async with waiting_on(worker.database, FakeClock()) as waiting:
+        answers = [asyncio.create_task(waiting.wait(delivery)) for _ in range(20)]
+        await awaited(worker.database)
+        for answer in answers[10:]:
+            answer.cancel()
+        await asyncio.gather(*answers[10:], return_exceptions=True)
+        assert len(waiting._waiters) == 10
+        await worker.do()
+        async with asyncio.timeout(20):
+            assert await asyncio.gather(*answers[:10]) == [Ready({"number": 42})] * 10
+        assert (waiting._waiters, waiting._named) == (set(), {})
+
+
+async def test_a_transaction_that_completes_it_is_not_waited_for(worker: Worker) -> None:
+    """The row is its handler's meanwhile; others are looked for all the same, and its end is found by looking."""
+    delivery, other = await worker.ask(), await worker.ask("invoice-43")
+    (first, second) = await worker.claim()
+    async with waiting_on(worker.database) as waiting:
+        async with await psycopg.AsyncConnection.connect(worker.database) as handler:
+            await handler.execute(
+                "select inbox_complete(jsonb_build_object('id', %s::bigint, 'token', %s::text, 'result', 'booked'))",
+                [first.owned.id, first.owned.token],
+            )
+            answer = asyncio.create_task(waiting.wait(delivery, 20))
+            unlocked = asyncio.create_task(waiting.wait(other, 20))
+            await awaited(worker.database)
+            await worker.end([second])
+            assert await unlocked == Ready({"number": 42})
+            assert not answer.done()
+        assert await answer == Ready("booked")
+
+
+@pytest.mark.parametrize("moment", ["before", "during"])
+async def test_no_end_is_missed_between_two_looks(worker: Worker, moment: str) -> None:
+    """One that ends right after a look that saw it unfinished was awaited by then, and one before it is seen."""
+    delivery = await worker.ask()
+    claimed = await worker.claim()
+    async with waiting_on(worker.database, FakeClock()) as waiting:
+        asked = waiting._asked
+
+        async def ends_meanwhile(name: str, values: Any) -> Any:
+            if moment == "before":
+                await worker.end(claimed)
+            rows = await asked(name, values)
+            if moment == "during" and claimed:
+                await worker.end(claimed)
+                claimed.clear()
+                # Its notification comes before the answer of the look does.
+                await holds(lambda: delivery in waiting._heard, "it was heard")
+            return rows
+
+        other = asyncio.create_task(waiting.wait(await worker.ask("another")))
+        await awaited(worker.database)
+        waiting._asked = ends_meanwhile
+        async with asyncio.timeout(20):
+            assert await waiting.wait(delivery) == Ready({"number": 42})
+        other.cancel()
+
+
+async def test_the_end_of_what_listens_is_not_the_end_of_waiting(worker: Worker) -> None:
+    """Looking goes on, and soon somebody listens again, and has not missed what ended meanwhile."""
+    delivery, later = await worker.ask(), await worker.ask("later")
+    async with waiting_on(worker.database) as waiting:
+        answer = asyncio.create_task(waiting.wait(delivery, 20))
+        last = asyncio.create_task(waiting.wait(later, 20))
+        await awaited(worker.database, 2)
+        claimed = await worker.claim()
+        await end_session(worker.database, "%listen inbox_finished%")
+        await worker.end(claimed[:1])
+        assert await answer == Ready({"number": 42})
+        await awaited(worker.database, 2)
+        await worker.end(claimed[1:])
+        assert await last == Ready({"number": 42})
+
+
+async def test_without_notifications_looking_alone_finds_it(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As behind a pooler, which is told once."""
+
+    async def pooled() -> psycopg.AsyncConnection[Any]:
+        connection = await connect_async(worker.database)
+        connection.prepare_threshold = None
+        return connection
+
+    delivery = await worker.ask()
+    async with waiting_on(worker.database) as waiting:
+        waiting._wake_up = WakeUp(pooled, waiting._hear, SystemClock())
+        answer = asyncio.create_task(waiting.wait(delivery, 20))
+        await holds(lambda: "a pooler between" in caplog.text, "it is told")
+        await worker.do()
+        assert await answer == Ready({"number": 42})
+    assert caplog.text.count("is not woken up") == 1
+
+
+async def test_a_database_that_is_away_for_a_while_is_waited_for(worker: Worker) -> None:
+    """All connections break and none can be made; when it is back, the answer comes."""
+    delivery = await worker.ask()
+    with postgres_proxy(worker.database) as (proxy, url):
+        async with waiting_on(url) as waiting:
+            answer = asyncio.create_task(waiting.wait(delivery, 30))
+            await awaited(worker.database)
+            proxy.refuse()
+            failed = waiting.statements
+            await holds(lambda: waiting.statements > failed + 2, "it looks in vain")
+            with pytest.raises(StoreUnavailableError, match="the inbox was not reached"):
+                await waiting.wait(delivery, 0.05)
+            await worker.do()
+            proxy.reopen()
+            assert await answer == Ready({"number": 42})
+
+
+async def test_who_has_been_told_something_is_pending_when_the_database_goes(worker: Worker) -> None:
+    """It is no failure of the work."""
+    delivery = await worker.ask()
+    with postgres_proxy(worker.database) as (proxy, url):
+        async with waiting_on(url) as waiting:
+            answer = asyncio.create_task(waiting.wait(delivery, 1.0))
+            await awaited(worker.database)
+            proxy.refuse()
+            assert await answer == Pending(1.0)
+
+
+async def test_a_database_without_an_inbox_is_refused_at_once(bare_database: str) -> None:
+    """Not when the time is over, and with what to do."""
+    async with waiting_on(bare_database) as waiting:
+        began = time.monotonic()
+        with pytest.raises(ConfigurationError, match=r"cannot be waited for: .* python -m consumers migrate"):
+            await waiting.wait(1, 20)
+        assert time.monotonic() - began < 10
+
+
+async def test_who_still_waits_at_the_end_is_let_go(worker: Worker) -> None:
+    """With what is known, and no connection stays."""
+    delivery = await worker.ask()
+    async with waiting_on(worker.database) as waiting:
+        answer = asyncio.create_task(waiting.wait(delivery, 30))
+        await awaited(worker.database)
+    assert await answer == Pending(1.0)
+    await until_async(lambda: _none(worker.database), "the connections are closed")
+    with pytest.raises(RuntimeError, match="closed"):
+        await waiting.wait(delivery)
+
+
+async def test_a_role_needs_to_read_and_mark_alone(worker: Worker) -> None:
+    """Select and update on the deliveries."""
+    delivery = await worker.ask()
+    role = f"waiter_of_{worker.database.rpartition('/')[2].partition('?')[0]}"
+    async with await psycopg.AsyncConnection.connect(worker.database, autocommit=True) as owner:
+        await owner.execute(sql.SQL("create role {}").format(sql.Identifier(role)))
+        try:
+            url = psycopg.conninfo.make_conninfo(worker.database, options=f"-c role={role}")
+            async with waiting_on(url) as waiting:
+                with pytest.raises(
+                    ConfigurationError, match=r"permission denied.*select and update on inbox_deliveries"
+                ):
+                    await waiting.wait(delivery)
+                await owner.execute(
+                    sql.SQL("grant select, update on inbox_deliveries to {}").format(sql.Identifier(role))
+                )
+                assert await waiting.wait(delivery, 0) == Pending(1.0)
+        finally:
+            await owner.execute(sql.SQL("drop owned by {0}; drop role {0}").format(sql.Identifier(role)))
+
+
+async def _none(database: str) -> bool:
+    return not await sessions(database, "%")
