@@ -20,11 +20,19 @@ def end_of(owned: Owned, end: End) -> Word:
     """What is written of an end. Raises UnkeepableError where the result is nothing that the table can keep."""
     match end:
         case Done(result):
-            return Word(owned=owned, state="done", what="done", outcome="ok", result=kept(result))
+            return Word(
+                owned=owned, state="done", what="done", outcome="ok", result=kept(result), version=owned.revision
+            )
         case Skip(reason):
             told = _text(reason)
             return Word(
-                owned=owned, state="done", what="skipped", outcome="skipped", error=told, detail={"reason": told}
+                owned=owned,
+                state="done",
+                what="skipped",
+                outcome="skipped",
+                error=told,
+                version=owned.revision,
+                detail={"reason": told},
             )
         case Dead(reason, code):
             return _failed(owned, "dead", reason, code)
@@ -92,6 +100,7 @@ def _failed(owned: Owned, outcome: str, reason: str, code: str) -> Word:
         outcome=outcome,
         code=named,
         error=told,
+        version=owned.revision,
         detail={"code": named, "error": told},
     )
 
