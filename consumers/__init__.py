@@ -4,6 +4,7 @@ from consumers.app import Consumer
 from consumers.classification import Classification
 from consumers.context import Context
 from consumers.errors import ConfigurationError, ConsumerError, FatalError, TransientError, UsageError
+from consumers.missing import Missing
 from consumers.outcome import Dead, Defer, Done, Invalid, Retry, Skip
 from consumers.received import Received
 from consumers.retry import Cron, Exponential, Fixed, Linear, RetryPolicy, Series
@@ -23,6 +24,7 @@ __all__ = [
     "Fixed",
     "Invalid",
     "Linear",
+    "Missing",
     "Received",
     "Retry",
     "RetryPolicy",

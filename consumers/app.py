@@ -20,11 +20,14 @@ from consumers.handlers import (
     Function,
     Handler,
     Handlers,
+    OnRise,
     Upcaster,
     checked_pattern,
+    registered_revision,
     registered_version,
     shape,
 )
+from consumers.missing import TellMissing, checked_teller
 from consumers.retry import RetryPolicy
 from consumers.sharding import ShardKey, of_aggregate
 from relay.kernel.observe import Observe, to_all
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 Lifespan = Callable[[], AbstractAsyncContextManager[Any]]
 _Handler = TypeVar("_Handler", bound=Function)
+_Tell = TypeVar("_Tell", bound=TellMissing)
 _UNSET: Final = object()
 _NAMELESS = set("{}*\0\n\r\t ")
 _LONGEST_NAME = 100
@@ -102,6 +106,7 @@ class Consumer:
         self.lifespan = lifespan
         self.shard_by = shard_by
         self.handlers = Handlers()
+        self.tell_missing: TellMissing | None = None
         self._timeout = standard.timeout if timeout is _UNSET else _checked_timeout(timeout)
         self._retry = retry or standard.retry
         self._classification = classification or Classification()
@@ -119,6 +124,8 @@ class Consumer:
         timeout: duration.Duration | object | None = _UNSET,
         retry: RetryPolicy | None = None,
         classification: Classification | None = None,
+        revision: int | None = None,
+        on_rise: OnRise = "nothing",
     ) -> Callable[[_Handler], _Handler]:
         """Register the handler of an event type, or of all that begin alike: `order.*`.
 
@@ -135,9 +142,14 @@ class Consumer:
             timeout: As the consumer's, which is the default.
             retry: As the consumer's, which is the default.
             classification: As the consumer's, which is the default.
+            revision: With an inbox, which handler of these events it is, from 1, whatever their version. Write a
+                higher number than before, and what the ones before have ended becomes what on_rise says.
+            on_rise: "nothing"; "failed" has events handled again that have failed; "all" also those that were done,
+                whose effects it then repeats.
         """
         pattern = checked_pattern(event_type)
         number = registered_version(pattern, version)
+        revised = self._revised(pattern, revision, on_rise)
 
         def register(function: _Handler) -> _Handler:
             handler = self._handler(
@@ -149,6 +161,7 @@ class Consumer:
                 timeout=timeout,
                 retry=retry,
                 classification=classification,
+                revised=revised,
             )
             self.handlers.add(handler)
             return function
@@ -172,6 +185,23 @@ class Consumer:
             return function
 
         return register
+
+    def reconcile(self, function: _Tell) -> _Tell:
+        """Register what tells the events that there should be, for `consumers reconcile`.
+
+        An asynchronous function of (position, page). `position` is None at first, then what it answered last; `page` is
+        how many events it should answer with, or fewer. It answers with those events, each a `Missing`, and with the
+        next position, which JSON can write, or None behind the last. It is called again with a position after a crash.
+        """
+        if self.dedup is not Mode.INBOX:
+            raise ConfigurationError(
+                f"consumer {self.name!r} has dedup={self.dedup.value!r}, and nothing to reconcile; "
+                "it needs dedup='inbox'"
+            )
+        if self.tell_missing is not None:
+            raise ConfigurationError(f"consumer {self.name!r} has a function for reconcile already")
+        self.tell_missing = checked_teller(self.name, function)
+        return function
 
     async def run(
         self,
@@ -215,6 +245,14 @@ class Consumer:
             stopping.set()
             await task
 
+    def _revised(self, pattern: str, revision: int | None, on_rise: OnRise) -> tuple[int, OnRise]:
+        if self.dedup is not Mode.INBOX and (revision is not None or on_rise != "nothing"):
+            raise ConfigurationError(
+                f"{pattern!r} has a revision, and consumer {self.name!r} dedup={self.dedup.value!r}, which does not "
+                "keep events to handle again; leave revision and on_rise out, or choose dedup='inbox'"
+            )
+        return registered_revision(pattern, revision, on_rise)
+
     def _handler(  # noqa: PLR0913 -- what `on` takes
         self,
         function: Function,
@@ -226,6 +264,7 @@ class Consumer:
         timeout: object = _UNSET,
         retry: RetryPolicy | None = None,
         classification: Classification | None = None,
+        revised: tuple[int, OnRise] = (1, "nothing"),
     ) -> Handler:
         in_thread, with_context = shape(function)
         said = {
@@ -244,6 +283,8 @@ class Consumer:
             classification=classification or self._classification,
             in_thread=in_thread,
             with_context=with_context,
+            revision=revised[0],
+            on_rise=revised[1],
             left_open=self._left_open - said,
         )
 

@@ -94,6 +94,7 @@ class Backstage:
             connections=settings.inbox_connections,
             shard=settings.inbox_shard_index,
             shards=settings.inbox_shard_count,
+            retention=settings.inbox_retention or None,
         )
         built = build(
             place,

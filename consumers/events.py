@@ -236,6 +236,36 @@ class InboxBack:
 
 
 @dataclass(frozen=True, slots=True)
+class InboxCleaned:
+    """Deliveries that ended longer ago than the retention were removed, with their history."""
+
+    consumer: str
+    deliveries: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionRequeued:
+    """Deliveries that an older revision of a handler has ended are handled again."""
+
+    consumer: str
+    handler: str
+    """The event types that it is for, as it was registered."""
+    revision: int
+    deliveries: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepFailed:
+    """The upkeep of an inbox failed, and is tried again; deliveries are handled all the same."""
+
+    consumer: str
+    work: str  # inbox_cleaning | inbox_revisions
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
 class HandlerOverdue:
     """A handler in a thread runs for longer than its timeout. It cannot be cancelled; its lease is kept."""
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import wraps
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from pydantic import TypeAdapter
 
@@ -17,6 +17,9 @@ from relay.patterns import pattern_fault
 Function = Callable[..., Any]
 Upcaster = Callable[[Any], Any]
 ANY: Final = "any"
+OnRise = Literal["nothing", "failed", "all"]
+# What the column of a revision holds.
+_HIGHEST_REVISION: Final = 2_147_483_647
 # What is remembered of event types; services have tens of them, only a mistake has more than this.
 _REMEMBERED = 10_000
 
@@ -49,6 +52,10 @@ class Handler:
     classification: Classification
     in_thread: bool
     with_context: bool
+    revision: int = 1
+    """Which the function is of those that there have been for these events; of an inbox alone."""
+    on_rise: OnRise = "nothing"
+    """What becomes of the events that an older revision has ended."""
     left_open: frozenset[str] = frozenset()
     """Of `Defaults`, what its author has left to the process that runs it."""
 
@@ -203,6 +210,14 @@ class Handlers:
             found = self._known[event_type, version] = self._resolve(event_type, version)
         return found
 
+    def revision_of(self, event_type: str, version: int) -> int | None:
+        """The revision of the handler that such an event is for; None where there is none."""
+        match self.resolve(event_type, version):
+            case Meant(handler) | TooNew(handler) | TooOld(handler):
+                return handler.revision
+            case Unhandled():
+                return None
+
     def _resolve(self, event_type: str, version: int) -> Resolution:
         versions = self._exact.get(event_type)
         if not versions:
@@ -242,6 +257,22 @@ def registered_version(pattern: str, version: object) -> int | None:
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise ConfigurationError(f"{pattern!r} has version={version!r}; write a number from 1 on, or {ANY!r}")
     return version
+
+
+def registered_revision(pattern: str, revision: object, on_rise: object) -> tuple[int, OnRise]:
+    """The revision that a registration means, and what its rise does. Raises ConfigurationError."""
+    number = 1 if revision is None else revision
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _HIGHEST_REVISION:
+        raise ConfigurationError(
+            f"{pattern!r} has revision={revision!r}; write a number from 1 on, and a higher one when events that the "
+            "handler has ended before are to be handled again"
+        )
+    match on_rise:
+        case "nothing" | "failed" | "all":
+            return number, on_rise
+        case _:
+            known = ", ".join(map(repr, get_args(OnRise)))
+            raise ConfigurationError(f"{pattern!r} has on_rise={on_rise!r:.100}; choose one of {known}")
 
 
 def checked_pattern(pattern: str) -> str:

@@ -1,6 +1,7 @@
 """Every knob of a process that consumes, read once from the environment and `.env`, and passed down from there."""
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -15,6 +16,8 @@ from relay.kernel.duration import Duration, PositiveDuration, parse, written
 from relay.pubsub_settings import PubSubSettings
 from relay.setting_base import ends_too_late
 from relay.setting_names import Namespace
+
+_SHORTEST_RETENTION = parse("1h")
 
 
 class Settings(PubSubSettings):
@@ -70,6 +73,10 @@ class Settings(PubSubSettings):
     """How long a request waits for a delivery, where its client does not say. 15s"""
     inbox_wait_most_ms: Duration = parse("30s")
     """And at most; keep it below the limit of the proxy before it: Heroku's router gives up at 30s. 30s"""
+    inbox_retention: Duration = parse("90d")
+    """How long a delivery is kept that was done or discarded; longer than the broker repeats. 0 keeps all. 90d"""
+    relay_schema: Annotated[str, Field(min_length=1)] = "public"
+    """The schema of an outbox in the same database, from which `reconcile` rebuilds what is missing. public"""
     inbox_shard_index: Annotated[int, Field(ge=0)] = 0
     """Which part of the deliveries this process handles, from 0; the others leave it to this one. 0"""
     inbox_shard_count: Annotated[int, Field(ge=1, le=10_000)] = 1
@@ -104,6 +111,11 @@ class Settings(PubSubSettings):
     @classmethod
     def _lower(cls, value: object) -> object:
         return value.strip().lower() if isinstance(value, str) else value
+
+    @field_validator("inbox_retention", mode="before")
+    @classmethod
+    def _off(cls, value: object) -> object:
+        return "0" if isinstance(value, str) and value.strip().lower() == "off" else value
 
     @field_validator("redis_url")
     @classmethod
@@ -153,6 +165,11 @@ class Settings(PubSubSettings):
             yield (
                 f"INBOX_WAIT_MS is {written(self.inbox_wait_ms)}, more than INBOX_WAIT_MOST_MS, which is "
                 f"{written(self.inbox_wait_most_ms)}; give that or less"
+            )
+        if timedelta(0) < self.inbox_retention < _SHORTEST_RETENTION:
+            yield (
+                f"INBOX_RETENTION is {written(self.inbox_retention)}, after which duplicates would be handled again; "
+                f"give {written(_SHORTEST_RETENTION)} or more, such as 90d, or 0 to keep all"
             )
         if self.inbox_max_attempts == 0:
             yield "INBOX_MAX_ATTEMPTS is 0; give 1 to try once, more to retry, or -1 for no limit"

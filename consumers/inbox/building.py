@@ -5,31 +5,44 @@ import secrets
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 
 import psycopg
 
 from consumers.clock import Clock, SystemClock
 from consumers.dead_letters import DeadLetters
 from consumers.errors import ConfigurationError
+from consumers.events import StartWarning
 from consumers.handlers import Handlers
 from consumers.inbox.backlog import InboxBacklog, Tally
 from consumers.inbox.claiming import Claiming
+from consumers.inbox.cleaning import Cleaning
 from consumers.inbox.effects import Connections, InboxEffects
 from consumers.inbox.inbox import Inbox
 from consumers.inbox.receiving import Receiving
+from consumers.inbox.revising import Revising
 from consumers.inbox.schema import INBOX
+from consumers.inbox.session import Session
 from consumers.inbox.source import InboxSource
 from consumers.inbox.table import Identity, Table
+from consumers.inbox.upkeep import Upkeep
 from consumers.sharding import ShardKey
-from consumers.sources.source import Source
+from consumers.sources.source import Facts, Source
 from idempotency import StoreUnavailableError
 from relay.errors import SchemaError
 from relay.kernel.backoff import Jitter, uniform
+from relay.kernel.duration import written
 from relay.kernel.failure import told
 from relay.kernel.observe import Observe
+from relay.kernel.runner import Runner
 from relay.postgres.connect import connect_async
 from relay.postgres.schema import Versions
+
+_FORGETS: Final = (
+    "INBOX_RETENTION is {}, and the subscription keeps messages for {}: one that is delivered again after its delivery "
+    "was cleaned away is handled again; set a retention that is longer"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +59,8 @@ class Place:
     """For `ctx.transaction()`, beside four of the inbox's own."""
     shard: int = 0
     shards: int = 1
+    retention: timedelta | None = None
+    """How long what has ended is kept; None is for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +72,13 @@ class Built:
     effects: InboxEffects
     table: Table
     backlog: InboxBacklog
+    upkeep: Upkeep
 
     def cut(self) -> None:
         """End all connections without a word, and make none any more: what the end of a process does."""
         self.table.cut()
         self.effects.cut()
+        self.upkeep.cut()
 
 
 def build(  # noqa: PLR0913 -- each by its name
@@ -84,7 +101,11 @@ def build(  # noqa: PLR0913 -- each by its name
         return await connect_async(place.url, place.app)
 
     async def examine() -> None:
-        await _examine(connect, place.schema)
+        await examined(connect, place.schema)
+
+    def judge(facts: Facts) -> None:
+        if place.retention and facts.retention and place.retention <= facts.retention:
+            observe(StartWarning(consumer, _FORGETS.format(written(place.retention), written(facts.retention))))
 
     identity = Identity(
         consumer=consumer,
@@ -95,7 +116,7 @@ def build(  # noqa: PLR0913 -- each by its name
     )
     table = Table(connect, place.schema, identity, skew=skew, monotonic=clock.monotonic)
     tally = Tally(observe)
-    inbox = Inbox(table, clock, tally, heartbeat_seconds=place.heartbeat_seconds)
+    inbox = Inbox(table, clock, tally, revision_of=handlers.revision_of, heartbeat_seconds=place.heartbeat_seconds)
     claiming = Claiming(table, inbox, tally, clock, poll_seconds=place.poll_seconds, jitter=jitter)
     receiving = Receiving(
         consumer=consumer,
@@ -109,6 +130,22 @@ def build(  # noqa: PLR0913 -- each by its name
         clock=clock,
         jitter=jitter,
     )
+    cleans, revises = Session(connect, place.schema, skew), Session(connect, place.schema, skew)
+    runners: list[Runner] = [
+        Revising(revises, handlers, consumer=consumer, owner=identity.owner, clock=clock, observe=observe)
+    ]
+    if place.retention is not None:
+        runners.append(
+            Cleaning(
+                cleans,
+                consumer=consumer,
+                owner=identity.owner,
+                retention=place.retention,
+                clock=clock,
+                observe=observe,
+            )
+        )
+    upkeep = Upkeep(consumer, runners, [cleans, revises], observe=observe, clock=clock, jitter=jitter)
     connections = Connections(place.url, place.app, place.connections)
     source = InboxSource(
         upstream=upstream,
@@ -117,13 +154,15 @@ def build(  # noqa: PLR0913 -- each by its name
         inbox=inbox,
         table=table,
         connections=connections,
+        upkeep=upkeep,
         examine=examine,
+        judge=judge,
     )
     effects = InboxEffects(inbox, table, connections, place.schema)
-    return Built(source, inbox, effects, table, InboxBacklog(table, inbox, tally))
+    return Built(source, inbox, effects, table, InboxBacklog(table, inbox, tally), upkeep)
 
 
-async def _examine(connect: Callable[[], Any], schema: str) -> None:
+async def examined(connect: Callable[[], Any], schema: str) -> None:
     """Raise ConfigurationError where it is no inbox that this code works on, StoreUnavailableError where it is away."""
     try:
         connection = await connect()

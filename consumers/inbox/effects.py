@@ -96,7 +96,7 @@ class InboxEffects:
         adapter = adapter_of(connection)
         if adapter is None:
             raise refused(_TAKES, connection, remedy_of(connection))
-        said = json.dumps({"id": owned.id, "token": owned.token})[:-1]
+        said = json.dumps({"id": owned.id, "token": owned.token, "version": owned.revision})[:-1]
         answer = kept(result)
         said = f'{said}, "result": {answer}}}' if answer else f"{said}}}"
         # Its lease is that transaction's to end: a heartbeat would only find it locked.

@@ -1,7 +1,7 @@
 """Deduplication by the inbox: what it hands over is claimed already, and every word about it is a row's."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -22,6 +22,9 @@ from idempotency import LeaseLostError, StoreUnavailableError
 from relay.kernel.clock import Clock
 from relay.kernel.observe import Observe
 
+# The revision of the handler that is for events of this type and version; None where there is none.
+RevisionOf = Callable[[str, int], int | None]
+
 # How long a row is left to whoever holds it before it is asked for again, in seconds.
 _HELD_PAUSE: Final = 0.25
 
@@ -32,8 +35,11 @@ class Inbox:
     mode = Mode.INBOX
     durable = True
 
-    def __init__(self, table: Table, clock: Clock, observe: Observe, *, heartbeat_seconds: float) -> None:
+    def __init__(
+        self, table: Table, clock: Clock, observe: Observe, *, revision_of: RevisionOf, heartbeat_seconds: float
+    ) -> None:
         self._table = table
+        self._revision_of = revision_of
         self._clock = clock
         self._observe = observe
         self._never = asyncio.Event()
@@ -66,6 +72,7 @@ class Inbox:
         owned: Owned = delivery.handle
         if owned.over:
             return InProgress(0.0)
+        owned.revision = self._revision_of(event.event_type, event.version)
         begun = self._begun[owned] = Begun(event, owned.attempt, owned, notebook=self._notebooks.of(owned))
         return begun
 

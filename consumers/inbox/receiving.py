@@ -14,11 +14,12 @@ from consumers.decode import decode, undecodable
 from consumers.delivery import Delivery
 from consumers.events import DeadLetterFailed, DeliverySettled, Fate, InboxAway, InboxBack, Stored
 from consumers.handlers import Handlers, Unhandled
+from consumers.inbox.arriving import arrival_of
 from consumers.inbox.rows import Arrival
 from consumers.inbox.table import MOST_ROWS, Table
 from consumers.outcome import Invalid
 from consumers.received import Received, Subject, Undecodable
-from consumers.sharding import ShardKey, shard_of
+from consumers.sharding import ShardKey
 from consumers.sources.source import Source
 from consumers.tell import lag_of
 from idempotency import StoreUnavailableError
@@ -135,7 +136,7 @@ class Receiving:
         """The ids of those that are new; however long the database is away. What cannot be stored leaves the batch."""
         if not arrived:
             return set()
-        arrivals = [self._arrival(delivery, event) for delivery, event in arrived]
+        arrivals = [arrival_of(delivery, event, self._shard_key) for delivery, event in arrived]
         while True:
             try:
                 new = await self._table.receive(arrivals)
@@ -171,19 +172,6 @@ class Receiving:
             return set()
         half = len(arrived) // 2
         return await self._store(arrived[:half], batch) | await self._store(arrived[half:], batch)
-
-    def _arrival(self, delivery: Delivery, event: Received[Any]) -> Arrival:
-        return Arrival(
-            event_id=event.event_id,
-            event_type=event.event_type,
-            version=event.version,
-            sequence=event.sequence or 0,
-            ordering_key=event.ordering_key,
-            shard=shard_of(self._shard_key(event)),
-            message_id=event.message_id,
-            body=delivery.body,
-            attributes=delivery.attributes,
-        )
 
     async def _bury(self, delivery: Delivery, subject: Undecodable) -> None:
         why = Invalid(subject.reason, subject.code)

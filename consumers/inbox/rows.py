@@ -38,6 +38,8 @@ class Owned:
     """Whether there is nothing more to say about it: it is settled, or its lease is left to end."""
     left: bool = False
     """Whether its handler's own transaction ends its lease."""
+    revision: int | None = None
+    """That of the handler that it is for; None where there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """One connection to the inbox: made when it is needed, made anew when it is lost, used by one statement at a time."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import psycopg
@@ -39,11 +39,18 @@ class Session:
         Raises psycopg.DataError where a value cannot be kept, and StoreUnavailableError for all else that goes wrong:
         whether it was done is not known then.
         """
+        return (await self.ask_together((name, values)))[0]
+
+    async def ask_together(self, *statements: tuple[str, Mapping[str, object]]) -> list[list[Row]]:
+        """The rows of each, which must return some; what they do is done together or not at all. Raises as `ask`."""
         async with self._turn:
             try:
                 async with asyncio.timeout(_SILENCE_SECONDS):
-                    return await self._say(name, {**values, "skew": self._skew()})
+                    skew = self._skew()
+                    return await self._say([(name, {**values, "skew": skew}) for name, values in statements])
             except psycopg.DataError:
+                if self._wire is not None and self._wire.shared:
+                    await self._drop()  # its transaction is open, and takes nothing more
                 raise
             except (psycopg.Error, OSError, TimeoutError, relay_errors.RelayError, ConfigurationError) as error:
                 await self._drop()
@@ -65,7 +72,7 @@ class Session:
         if self._wire is not None:
             self._wire.cut()
 
-    async def _say(self, name: str, values: Mapping[str, object]) -> list[Row]:
+    async def _say(self, statements: Sequence[tuple[str, Mapping[str, object]]]) -> list[list[Row]]:
         if self._wire is None or self._wire.ended:
             await self._drop()
             if self._is_cut:
@@ -74,11 +81,12 @@ class Session:
             if self._is_cut:
                 raise OSError("the connection was cut as it was made")
         wire = self._wire
-        call = wire.call(name, values)
+        calls = [wire.call(name, values) for name, values in statements]
         if wire.shared:
-            answers = await wire.say(*wire.begin(), call, COMMIT)
-            return answers[-1]
-        return (await wire.say(call))[0]
+            answers = await wire.say(*wire.begin(), *calls, COMMIT)
+            return answers[-len(calls) :]
+        # Those of one message are one transaction.
+        return await wire.say(*calls)
 
     async def _drop(self) -> None:
         wire, self._wire = self._wire, None

@@ -11,6 +11,7 @@ from consumers.inbox.inbox import Inbox
 from consumers.inbox.receiving import Receiving
 from consumers.inbox.rows import Owned
 from consumers.inbox.table import Table
+from consumers.inbox.upkeep import Upkeep
 from consumers.sources.source import Demand, Facts, Source, Take
 
 
@@ -26,7 +27,9 @@ class InboxSource:
         inbox: Inbox,
         table: Table,
         connections: Connections,
+        upkeep: Upkeep,
         examine: Callable[[], Awaitable[None]],
+        judge: Callable[[Facts], None],
     ) -> None:
         self.name = upstream.name
         self._upstream = upstream
@@ -35,7 +38,9 @@ class InboxSource:
         self._inbox = inbox
         self._table = table
         self._connections = connections
+        self._upkeep = upkeep
         self._examine = examine
+        self._judge = judge
         self._held = 0
         self._held_bytes = 0
 
@@ -53,6 +58,7 @@ class InboxSource:
         """Look at both sides."""
         await self._examine()
         facts = await self._upstream.open()
+        self._judge(facts)
         return Facts(name=facts.name, topic=facts.topic)
 
     async def run(self, take: Take, demand: Demand) -> None:
@@ -68,6 +74,7 @@ class InboxSource:
                 tasks.create_task(self._upstream.run(self._receiving.take, demand))
                 tasks.create_task(self._receiving.run())
                 tasks.create_task(self._claiming.run(hold, demand))
+                tasks.create_task(self._upkeep.run())
         except BaseExceptionGroup as ended:
             raise ended.exceptions[0] from None
 
@@ -90,6 +97,7 @@ class InboxSource:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._table.close)
             stack.push_async_callback(self._connections.close)
+            stack.push_async_callback(self._upkeep.close)
             stack.push_async_callback(self._upstream.close, seconds)
 
     def _let_go(self, delivery: Delivery, due_in: float | None) -> None:

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from consumers.backlog import Queue
 from consumers.delivery import Delivery
+from consumers.inbox.arriving import said_of
 from consumers.inbox.rows import Arrival, Claimed, Head, Owned, Recovered, Waiting, Word
 from consumers.inbox.session import Connect, Session
 from relay.postgres.statements import numbers, texts
@@ -53,22 +54,7 @@ class Table:
 
     async def receive(self, arrivals: Sequence[Arrival]) -> set[str]:
         """Store what is new, and answer with its event ids. Raises psycopg.DataError where one cannot be stored."""
-        by_id = sorted({arrival.event_id: arrival for arrival in reversed(arrivals)}.values(), key=_event_id)
-        rows = await self._intake.ask(
-            "receive",
-            {
-                **self._whose,
-                "event_ids": texts([str(each.event_id) for each in by_id]),
-                "event_types": texts([each.event_type for each in by_id]),
-                "event_versions": numbers(each.version for each in by_id),
-                "sequences": numbers(each.sequence for each in by_id),
-                "ordering_keys": texts([each.ordering_key for each in by_id]),
-                "shards": numbers(each.shard for each in by_id),
-                "message_ids": texts([each.message_id for each in by_id]),
-                "envelopes": f"[{','.join([each.body.decode() for each in by_id])}]",
-                "attributes": json.dumps([each.attributes for each in by_id]),
-            },
-        )
+        rows = await self._intake.ask("receive", said_of(arrivals, self.identity.consumer))
         return {row[0] for row in rows}
 
     async def look(self) -> Waiting:
@@ -193,10 +179,6 @@ def _claimed(row: Row, token: str, deadline: float, *, alone: bool) -> Claimed:
         handle=owned,
     )
     return Claimed(owned, delivery)
-
-
-def _event_id(arrival: Arrival) -> int:
-    return arrival.event_id.int
 
 
 def _names(owned: Sequence[Owned]) -> dict[str, object]:

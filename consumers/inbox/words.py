@@ -23,11 +23,19 @@ def end_of(owned: Owned, end: End, attempts: int) -> Word:
     """
     match end:
         case Done(result):
-            return Word(owned=owned, state="done", what="done", outcome="ok", result=kept(result))
+            return Word(
+                owned=owned, state="done", what="done", outcome="ok", result=kept(result), version=owned.revision
+            )
         case Skip(reason):
             told = _text(reason)
             return Word(
-                owned=owned, state="done", what="skipped", outcome="skipped", error=told, detail={"reason": told}
+                owned=owned,
+                state="done",
+                what="skipped",
+                outcome="skipped",
+                error=told,
+                version=owned.revision,
+                detail={"reason": told},
             )
         case Dead(reason, code):
             return _failed(owned, "dead", reason, code, attempts)
@@ -96,6 +104,7 @@ def _failed(owned: Owned, outcome: str, reason: str, code: str, attempts: int) -
         refunded=attempts < owned.attempt,
         code=named,
         error=told,
+        version=owned.revision,
         detail={"code": named, "error": told},
     )
 

@@ -1,6 +1,7 @@
 """One process's way to an inbox that is real: its connections, which are cut when the process is killed."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from consumers.app import Consumer
@@ -21,6 +22,8 @@ class Place:
     schema: str = "public"
     lease_seconds: float = 60.0
     connections: int = 4
+    retention: timedelta | None = None
+    """How long what has ended is kept; None is for good."""
 
 
 class Database:
@@ -56,6 +59,7 @@ class Database:
                 heartbeat_seconds=place.lease_seconds / 4,
                 poll_seconds=0.5,
                 connections=place.connections,
+                retention=place.retention,
             ),
             consumer=consumer.name,
             handlers=consumer.handlers,

@@ -282,8 +282,8 @@ async def test_the_word_of_an_owner_whose_delivery_was_put_back_does_not_count(
     found = rows(inbox_database)[0]
     assert [found[name] for name in ("token", "ticket", "stage", "progress", "first_started_at")] == [None] * 5
     (second,) = await table.claim_ready({"order.paid": 1}, 1)
-    assert await table.settle([end_of(first.owned, Done("late"))]) == ["lost"]
-    assert await table.settle([end_of(second.owned, Done("in time"))]) == ["settled"]
+    assert await table.settle([end_of(first.owned, Done("late"), 1)]) == ["lost"]
+    assert await table.settle([end_of(second.owned, Done("in time"), 1)]) == ["settled"]
     await table.close()
     assert rows(inbox_database)[0]["result"] == "in time"
 

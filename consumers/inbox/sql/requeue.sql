@@ -1,0 +1,36 @@
+-- What an older revision has ended is as new again, and the walk goes on with it, or nothing of that happens.
+-- What was decided meanwhile stays decided: only what has ended is taken up, and what was discarded never is.
+with moved as (
+    update inbox_checkpoints
+       set position = %(position)s::text::jsonb, finished = %(finished)s,
+           updated_at = statement_timestamp() + make_interval(secs => %(skew)s)
+     where consumer = %(consumer)s and name = %(name)s and position = %(before)s::text::jsonb
+    returning position::text
+), mine as materialized (
+    select held.*
+      from moved
+     cross join unnest(%(ids)s::bigint[]) as asked(id)
+     cross join lateral (
+           select id, state, handler_version
+             from inbox_deliveries
+            where id = asked.id
+              and (state = 'failed' or (%(done)s and state = 'done')) and outcome <> 'discarded'
+              and coalesce(handler_version, 0) < %(revision)s
+              for update
+           ) as held
+), changed as (
+    update inbox_deliveries as delivery
+       set state = 'pending', outcome = null, token = null, locked_by = null, suspect = false,
+           attempt_count = 0, stale_count = 0, defer_count = 0, result = null,
+           available_at = statement_timestamp() + make_interval(secs => %(skew)s),
+           first_started_at = null, started_at = null, finished_at = null
+      from mine
+     where delivery.id = mine.id
+    returning delivery.id, mine.state, mine.handler_version
+), told as (
+    insert into inbox_history (delivery_id, what, detail)
+    select id, 'requeued:revision',
+           json_build_object('was', state, 'from', handler_version, 'to', %(revision)s::integer)::jsonb
+      from changed
+)
+select moved.position, (select count(*) from changed) from moved
