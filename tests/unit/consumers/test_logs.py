@@ -708,6 +708,22 @@ def test_an_inbox_that_is_away_names_its_remedy(cause: Exception, word: str) -> 
     assert [word in line["remedy"] for line in log.lines()[1:]] == [True] * 3
 
 
+@pytest.mark.parametrize("fate", [Fate.DEAD, Fate.INVALID])
+def test_what_fails_with_an_inbox_is_no_dead_letter(fate: Fate) -> None:
+    """It is a row, and another command has it handled again."""
+    log = Log(started=False)
+    log.tell(replace(STARTED, dedup="inbox"))
+    log.tell(settled(fate))
+    log.tell(settled(Fate.UNDECODABLE, subject=NO_EVENT))
+    log.tell(settled(Fate.LEASE_LOST))
+
+    failed, undecodable, lost = log.lines()[1:]
+    assert "stays in the inbox" in failed["consequence"]
+    assert "python -m consumers failed retry" in failed["remedy"]
+    assert "dead-letter topic" in undecodable["consequence"]
+    assert lost["remedy"].endswith("INBOX_LEASE_MS")
+
+
 def test_an_inbox_that_is_away_is_told_for_each_operation() -> None:
     """Claiming may work again while receiving does not yet."""
     log = Log()
