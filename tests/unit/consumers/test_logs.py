@@ -788,6 +788,18 @@ def test_a_subscription_and_a_dead_letter_topic_recover_too() -> None:
     ]
 
 
+def test_a_failure_in_an_inbox_says_nothing_of_the_dead_letter_topic() -> None:
+    """Only what is no event goes there."""
+    log = Log(started=False)
+    log.tell(replace(STARTED, dedup="inbox"))
+    log.tell(DeadLetterFailed("billing", "dead", EVENT, BrokerError("UNAVAILABLE", "away"), 10.0))
+    log.tell(settled(Fate.DEAD))
+    assert "dead_letter_recovered" not in log.names()
+
+    log.tell(settled(Fate.UNDECODABLE, subject=NO_EVENT))
+    assert log.names()[-1] == "dead_letter_recovered"
+
+
 def test_acknowledgements_that_fail_are_summed_up_until_a_minute_without() -> None:
     """What succeeds is not told: after a while a failure is a new one."""
     log = Log()
