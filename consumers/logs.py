@@ -65,6 +65,7 @@ _CONSEQUENCES = {
     Fate.UNDECODABLE: "the message is in the dead-letter topic; it holds no event",
     Fate.LEASE_LOST: "somebody else may act on the event as well; what this handler did or answered does not count",
 }
+_FAILED_IN_INBOX = "the delivery has failed: it stays in the inbox, and is not handled again unless it is retried"
 _BURIED = (Fate.DEAD, Fate.INVALID, Fate.UNDECODABLE)
 
 
@@ -141,11 +142,11 @@ class LogLines:
                     self._settled_delivery("info", "delivery_settled", event)
             case _:
                 assert_never(event.fate)
-        if event.fate in _BURIED:
+        if event.fate in _BURIED and (event.fate is Fate.UNDECODABLE or event.consumer not in self._with_inbox):
             self._lines.worked("dead_letter", event.consumer)
 
     def _failed_delivery(self, level: str, event: DeliverySettled) -> None:
-        error = event.error
+        error, inbox = event.error, event.consumer in self._with_inbox
         self._lines.write(
             level,
             "delivery_failed",
@@ -153,8 +154,10 @@ class LogLines:
             code=event.code or (code(error) if error else event.fate.name),
             error=redacted(event.reason) if event.reason else sentence(error) if error else "",
             raised_at=origin(error) if error else [],
-            consequence=_CONSEQUENCES[event.fate],
-            remedy=of_delivery(event.fate, event.code, event.consumer),
+            consequence=_FAILED_IN_INBOX
+            if inbox and event.fate in (Fate.DEAD, Fate.INVALID)
+            else _CONSEQUENCES[event.fate],
+            remedy=of_delivery(event.fate, event.code, event.consumer, inbox=inbox),
         )
 
     def _settled_delivery(self, level: str, name: str, event: DeliverySettled) -> None:
@@ -216,7 +219,7 @@ class LogLines:
                     else "the lease was lost before the handler answered: somebody else may have acted as well",
                     remedy="let nothing of the effect come after ctx.complete"
                     if event.completed
-                    else of_delivery(Fate.LEASE_LOST, "", event.consumer),
+                    else of_delivery(Fate.LEASE_LOST, "", event.consumer, inbox=event.consumer in self._with_inbox),
                 )
             case PipelineFault():
                 self._lines.write(

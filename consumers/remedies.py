@@ -12,7 +12,7 @@ _PASSES = "none is needed where it passes; else"
 _OF_LOGINS: Final = ("authentication failed", "no password supplied", "no pg_hba.conf entry")
 
 
-def of_delivery(fate: Fate, code: str, consumer: str) -> str:
+def of_delivery(fate: Fate, code: str, consumer: str, *, inbox: bool = False) -> str:
     """About a delivery that failed."""
     match fate, code:
         case Fate.RETRIED, "NEWER_VERSION":
@@ -22,21 +22,21 @@ def of_delivery(fate: Fate, code: str, consumer: str) -> str:
         case Fate.RETRIED, _:
             return f"{_PASSES} see what the handler raised, and where"
         case Fate.DEAD, "EXPIRES":
-            return (
-                "have the subscription keep messages for longer, or give up earlier by the retry policy; " + _replay()
+            return "have the subscription keep messages for longer, or give up earlier by the retry policy; " + _replay(
+                inbox=inbox
             )
         case Fate.DEAD, "NO_UPCASTER":
-            return "register an upcaster from that version; " + _replay()
+            return "register an upcaster from that version; " + _replay(inbox=inbox)
         case Fate.DEAD, _:
-            return "mend what the error says; " + _replay()
+            return "mend what the error says; " + _replay(inbox=inbox)
         case Fate.INVALID, _:
-            return "correct the producer, or the model that the handler takes; " + _replay()
+            return "correct the producer, or the model that the handler takes; " + _replay(inbox=inbox)
         case Fate.UNDECODABLE, _:
             return "see who publishes to the topic beside the relay; such a message cannot be handled"
         case Fate.LEASE_LOST, _:
             return (
                 "where it is frequent, see that no handler blocks the event loop, that the store answers, or raise "
-                "IDEMPOTENCY_LEASE"
+                + ("INBOX_LEASE_MS" if inbox else "IDEMPOTENCY_LEASE")
             )
         case _:
             raise ValueError(f"a delivery of {consumer!r} that is {fate.value} has not failed")
@@ -116,7 +116,9 @@ def of_dead_letters(code: str, topic: str) -> str:
             return of_source(code, "")
 
 
-def _replay() -> str:
+def _replay(*, inbox: bool) -> str:
+    if inbox:
+        return "then `python -m consumers failed retry` has it handled again"
     return "then `python -m consumers dead-letters replay` has it handled again"
 
 

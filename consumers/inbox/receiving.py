@@ -110,19 +110,21 @@ class Receiving:
             batch.remove(delivery)
         began = self._clock.monotonic()
         new = await self._store(arrived, batch)
+        # Whatever ends this from here on, they are stored, and none goes back.
+        kept = set(batch)
+        batch.clear()
         # Side by side: a source may wait for its server's word about each.
-        await asyncio.gather(*[self._upstream.acknowledge(delivery) for delivery in batch])
+        await asyncio.gather(*[self._upstream.acknowledge(delivery) for delivery in kept])
         duplicates = 0
         for delivery, subject in arrived:
-            if delivery not in batch:
+            if delivery not in kept:
                 continue
             if str(subject.event_id) in new:
                 new.discard(str(subject.event_id))  # of one that came twice in the batch, the second is a duplicate
             else:
                 duplicates += 1
                 self._tell(delivery, subject, Fate.DUPLICATE)
-        stored = len(batch) - duplicates
-        batch.clear()
+        stored = len(kept) - duplicates
         if arrived:
             self._observe(Stored(self._consumer, stored, duplicates, self._clock.monotonic() - began))
 

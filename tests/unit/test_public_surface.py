@@ -37,6 +37,7 @@ PUBLIC = {
         "TransientError",
         "UsageError",
     ],
+    "consumers.readiness": ["Readiness"],
     "relay": [
         "Actor",
         "AutocommitError",
@@ -107,6 +108,7 @@ import psycopg2  # type: ignore[import-untyped]
 import sqlalchemy.ext.asyncio as alchemy
 from consumers import Consumer, Context, Done, Exponential, Received, Retry, TransientError
 from consumers.metrics import Metrics
+from consumers.readiness import Readiness
 from consumers.testing import DeliverySettled, Handled, handle, in_memory
 from idempotency import Done as Processed
 from idempotency import (

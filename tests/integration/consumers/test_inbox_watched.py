@@ -148,9 +148,13 @@ async def test_what_cannot_be_stored_ends_an_outage_as_well(inbox_database: str)
         runtime = deliveries.process.runtime
         with broken(inbox_database):
             event = deliveries.publish("order.paid", {"text": "a\0b"})
+            neighbour = deliveries.publish("order.paid")
             await until(deliveries, lambda: "receive" in away_from(deliveries))
         await until(deliveries, lambda: runtime.receiving)
         assert (await deliveries.wait_for(event)).fate is Fate.UNDECODABLE
+        assert (await deliveries.wait_for(neighbour)).fate is Fate.DONE
+        assert [*deliveries.fates(event), *deliveries.fates(neighbour)] == [Fate.UNDECODABLE, Fate.DONE]
+        assert (await stats(deliveries)).stored == 1
 
 
 async def test_a_heartbeat_that_fails_is_told_each_time_until_one_succeeds(inbox_database: str) -> None:

@@ -3,10 +3,12 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from consumers import ConfigurationError, Consumer
+from consumers.backlog import InboxStats, Queue
 from consumers.company import Company
 from consumers.events import ConsumerStarted, ConsumerStats, ConsumerStopped, DeliverySettled, Fate, StartWarning
 from consumers.wiring import supervise
@@ -100,6 +102,39 @@ async def test_each_tells_how_it_is_now_and_then() -> None:
     assert [event.outcomes for event in told] == [{"done": 2}, {}, {}]
     assert [event.receiving for event in told] == [True, True, False]
     assert scene.names()[-2:] == ["ConsumerStats", "ShutdownEnded"]
+
+
+class Backlog:
+    """An inbox that can be looked at, and how often it was."""
+
+    available = True
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    async def look(self) -> None:
+        """Count it."""
+        self.looks += 1
+
+    def stats(self) -> InboxStats:
+        """With how often it was looked at for the count of what is due."""
+        queue = Queue(self.looks, 0.0, 0, 0, 0)
+        return InboxStats(self.available, 0, {}, 0, {}, 0, 0, 0, queue)
+
+
+@in_fake_time
+async def test_an_inbox_is_looked_at_for_each_line_but_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the end its sessions are ended, and nobody waits for a database."""
+    backlog, scene = Backlog(), Scene(consumer("a"), sources={"a": FakeSource("a", brings("x"))})
+    built = scene.supplies.of
+    monkeypatch.setattr(scene.supplies, "of", lambda *given: replace(built(*given), backlog=backlog))
+    scene.stop_after(150.0)
+
+    await scene.run()
+
+    told = [event for event in scene.events if isinstance(event, ConsumerStats)]
+    assert [event.inbox.queue.due for event in told if event.inbox and event.inbox.queue] == [1, 2, 2]
+    assert backlog.looks == 2
 
 
 @in_fake_time

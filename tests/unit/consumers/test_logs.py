@@ -708,6 +708,22 @@ def test_an_inbox_that_is_away_names_its_remedy(cause: Exception, word: str) -> 
     assert [word in line["remedy"] for line in log.lines()[1:]] == [True] * 3
 
 
+@pytest.mark.parametrize("fate", [Fate.DEAD, Fate.INVALID])
+def test_what_fails_with_an_inbox_is_no_dead_letter(fate: Fate) -> None:
+    """It is a row, and another command has it handled again."""
+    log = Log(started=False)
+    log.tell(replace(STARTED, dedup="inbox"))
+    log.tell(settled(fate))
+    log.tell(settled(Fate.UNDECODABLE, subject=NO_EVENT))
+    log.tell(settled(Fate.LEASE_LOST))
+
+    failed, undecodable, lost = log.lines()[1:]
+    assert "stays in the inbox" in failed["consequence"]
+    assert "python -m consumers failed retry" in failed["remedy"]
+    assert "dead-letter topic" in undecodable["consequence"]
+    assert lost["remedy"].endswith("INBOX_LEASE_MS")
+
+
 def test_an_inbox_that_is_away_is_told_for_each_operation() -> None:
     """Claiming may work again while receiving does not yet."""
     log = Log()
@@ -770,6 +786,18 @@ def test_a_subscription_and_a_dead_letter_topic_recover_too() -> None:
         "delivery_failed",
         "dead_letter_recovered",
     ]
+
+
+def test_a_failure_in_an_inbox_says_nothing_of_the_dead_letter_topic() -> None:
+    """Only what is no event goes there."""
+    log = Log(started=False)
+    log.tell(replace(STARTED, dedup="inbox"))
+    log.tell(DeadLetterFailed("billing", "dead", EVENT, BrokerError("UNAVAILABLE", "away"), 10.0))
+    log.tell(settled(Fate.DEAD))
+    assert "dead_letter_recovered" not in log.names()
+
+    log.tell(settled(Fate.UNDECODABLE, subject=NO_EVENT))
+    assert log.names()[-1] == "dead_letter_recovered"
 
 
 def test_acknowledgements_that_fail_are_summed_up_until_a_minute_without() -> None:
