@@ -239,6 +239,7 @@ async def _act(action: Action, options: argparse.Namespace, deliveries: Any) -> 
 
 def _judge(action: Action, options: argparse.Namespace) -> None:
     """Refuse what cannot be meant, before the database is asked."""
+    names_of(options.names)
     alone = argparse.Namespace(**{**vars(options), "consumer": None})
     if options.names and (narrows(alone) or options.all_failed):
         raise ConfigurationError(

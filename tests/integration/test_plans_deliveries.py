@@ -174,3 +174,15 @@ def test_acting_looks_deliveries_up_by_id(connection: psycopg.Connection[Any], a
     found = visited(scans(connection, f"deliveries_{action}", values))
     assert found.keys() == {"inbox_deliveries_pkey"}
     assert 2 * (500 - busy) <= found["inbox_deliveries_pkey"] <= 2 * 500
+
+
+def test_the_plans_are_the_same_once_the_tables_were_analysed(connection: psycopg.Connection[Any]) -> None:
+    """With statistics that fit, as some time after autovacuum has come by."""
+    connection.execute("analyze inbox_deliveries; analyze inbox_leases")
+    failed = Choice(consumer="billing", states=frozenset([State.FAILED]))
+    assert walked(connection, failed, "deliveries_listed", Page(51)).keys() == {
+        "inbox_deliveries_failed",
+        "inbox_deliveries_pkey",
+    }
+    everything = Choice(consumer="audit", codes=["NOBODY"])
+    assert walked(connection, everything, "deliveries_counted", Page(51)) == {"inbox_deliveries_pkey": 2 * REACH}

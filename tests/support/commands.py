@@ -120,8 +120,10 @@ class Commands:
 
     def _as_its_role(self, arguments: tuple[str, ...]) -> dict[str, str]:
         url = self.settings.get("DATABASE_URL")
+        if not (self._roles and url):
+            return {}
         role = ROLE_OF.get(" ".join(arguments[:2])) or ROLE_OF[arguments[0]]
-        return {"DATABASE_URL": self._roles.url(role, url)} if self._roles and role and url else {}
+        return {"DATABASE_URL": self._roles.url(role, url)} if role else {}
 
 
 def _is_this_code(environment: Mapping[str, str]) -> bool:
