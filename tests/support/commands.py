@@ -35,6 +35,7 @@ ROLE_OF: dict[str, Role | None] = {
     "adopt": None,
     "config": None,
     "dev": None,
+    "reconcile": None,
 }
 
 
