@@ -72,7 +72,7 @@ select ready + suspects + keyed_due,
        (select count(*)
           from (
                select from inbox_deliveries
-                where consumer = %(consumer)s and state = 'failed'
+                where consumer = %(consumer)s and state = 'failed' and outcome <> 'discarded'
                 order by id
                 limit %(most)s + 1
                ) as failed)
