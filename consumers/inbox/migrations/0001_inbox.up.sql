@@ -47,8 +47,8 @@ create table inbox_deliveries (
 -- What a claim reads: of each type, the ones that are due, the longest first.
 create index inbox_deliveries_ready on inbox_deliveries (consumer, event_type, available_at, id)
     where state = 'pending' and ordering_key is null and not suspect;
--- What waits with a key, or holds its key up: the first of each key is the next.
-create index inbox_deliveries_keyed on inbox_deliveries (consumer, ordering_key, sequence, id)
+-- What waits with a key, or holds its key up: the first of each key is the next, or is worked on.
+create index inbox_deliveries_keyed on inbox_deliveries (consumer, ordering_key, (state = 'pending'), sequence, id)
     where ordering_key is not null and state in ('pending', 'processing');
 create index inbox_deliveries_suspect on inbox_deliveries (consumer, available_at, id)
     where state = 'pending' and suspect;

@@ -1,9 +1,17 @@
--- A key's first delivery that was found free is claimed unless somebody else had it meanwhile.
+-- A key's first delivery that was found free is claimed unless somebody else had it, or one of its key, meanwhile.
 with taken as (
     select id
-      from inbox_deliveries
+      from inbox_deliveries as delivery
      where id = any (%(ids)s::bigint[])
        and state = 'pending' and not suspect
        and mod(shard, %(shards)s) = %(shard)s
+       and id = (
+           select id
+             from inbox_deliveries as first
+            where first.consumer = delivery.consumer and first.ordering_key = delivery.ordering_key
+              and first.state in ('pending', 'processing')
+            order by first.state = 'pending', first.sequence, first.id
+            limit 1
+           )
        for update skip locked
 )

@@ -1,4 +1,5 @@
--- Of a key the first unfinished delivery may go, and only while nobody has it: the others wait behind it.
+-- Of a key the first unfinished delivery may go, and only while nobody has it or another of its key: what was put back,
+-- or came late, is before others by its sequence, and waits for the one that is worked on.
 -- A plain read of the index, key by key from where the last walk ended; whoever claims what it found locks it by its id.
 with recursive keys as (
     (
@@ -29,6 +30,6 @@ select visited.ordering_key, head.id, head.event_type,
        select id, event_type, state, suspect, available_at
          from inbox_deliveries
         where consumer = %(consumer)s and ordering_key = visited.ordering_key and state in ('pending', 'processing')
-        order by sequence, id
+        order by state = 'pending', sequence, id
         limit 1
        ) as head
