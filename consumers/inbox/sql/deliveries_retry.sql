@@ -16,9 +16,9 @@ with asked as materialized (
            ) as held
 ), changed as (
     update inbox_deliveries as delivery
-       set state = 'pending', outcome = null, token = null, suspect = false,
+       set state = 'pending', outcome = null, token = null, locked_by = null, suspect = false,
            available_at = statement_timestamp() + make_interval(secs => %(skew)s),
-           attempt_count = 0, stale_count = 0, defer_count = 0, first_started_at = null,
+           attempt_count = 0, stale_count = 0, defer_count = 0, first_started_at = null, started_at = null,
            sent_at = null, finished_at = null, ticket = null, result = null, stage = null, progress = null
       from held
      where delivery.id = held.id

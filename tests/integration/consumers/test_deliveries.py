@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from consumers import Consumer, Context, Received
+from consumers import Consumer, Context, Dead, Received
 from consumers.errors import ConfigurationError
 from consumers.events import Fate
 from consumers.inbox.operate import deliveries as module
@@ -266,6 +266,45 @@ async def test_a_discarded_one_is_handled_by_nobody_and_its_key_goes_on(inbox_da
         await running.advance(60)
         assert (await running.wait_for(second)).fate is Fate.DONE
     assert seen == [second]
+
+
+async def test_one_that_is_put_back_waits_for_the_one_of_its_key_that_is_processed(inbox_database: str) -> None:
+    """It is the first of its key again, and still there is one at a time."""
+    started, go_on = asyncio.Event(), asyncio.Event()
+    running: list[UUID] = []
+    most = 0
+    broken = True
+
+    async def handler(event: Received[Any]) -> Dead | None:
+        nonlocal most
+        if not event.ordering_key:
+            return None
+        if broken:
+            return Dead("it is gone", "GONE")
+        running.append(event.event_id)
+        most = max(most, len(running))
+        started.set()
+        await go_on.wait()
+        running.remove(event.event_id)
+        return None
+
+    consumer = Consumer("billing", dedup="inbox")
+    consumer.on("order.*")(handler)
+    async with in_memory(consumer, database=inbox_database) as work:
+        first = work.publish("order.paid", ordering_key="k")
+        assert (await work.wait_for(first)).fate is Fate.DEAD
+        broken = False
+        second = work.publish("order.paid", ordering_key="k")
+        await started.wait()
+        async with opened(inbox_database, "public", "") as deliveries:
+            assert await became(deliveries, Action.RETRY, Choice(event_ids=[first])) == {"acted": 1}
+        for _ in range(2):  # claims go on meanwhile
+            await work.advance(1)
+            assert (await work.wait_for(work.publish("order.paid"))).fate is Fate.DONE
+        assert running == [second]
+        go_on.set()
+        assert [(await work.wait_for(each)).fate for each in (second, first)] == [Fate.DONE, Fate.DONE]
+    assert most == 1
 
 
 async def test_the_word_of_an_owner_whose_delivery_was_put_back_does_not_count(
