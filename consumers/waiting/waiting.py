@@ -94,7 +94,10 @@ class Waiting:
     @classmethod
     def of(cls, settings: "Settings") -> Self:
         """As DATABASE_URL and the settings INBOX_… say: `Waiting.of(consumers.settings.load())`."""
-        settings.require("database_url")
+        try:
+            settings.require("database_url")
+        except relay_errors.ConfigurationError as error:
+            raise ConfigurationError(str(error)) from None
         return cls(
             settings.database_url.get_secret_value(),
             schema=settings.inbox_schema,

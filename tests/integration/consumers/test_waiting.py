@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -13,13 +13,17 @@ from psycopg import sql
 
 from consumers.clock import SystemClock
 from consumers.errors import ConfigurationError
+from consumers.inbox.session import statement
 from consumers.testing import FakeClock
 from consumers.waiting import Failed, Pending, Ready, UnknownDeliveryError, Waiting, enqueue
 from consumers.waiting.wake_up import WakeUp
 from idempotency import StoreUnavailableError
 from relay.kernel.clock import Clock
 from relay.postgres.connect import connect_async
+from relay.postgres.statements import numbers, search_path
+from relay.postgres.wire import Wire
 from tests.support.inbox_worker import Worker, awaited, holds, sessions
+from tests.support.plans import nodes
 from tests.support.proxy import postgres_proxy
 from tests.support.waiting import until_async
 
@@ -328,3 +332,37 @@ async def test_a_role_needs_to_read_and_mark_alone(worker: Worker) -> None:
 
 async def _none(database: str) -> bool:
     return not await sessions(database, "%")
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+async def test_a_look_reads_what_is_asked_for_and_nothing_else(inbox_database: str, analysed: bool) -> None:  # noqa: FBT001 -- a parameter
+    """By the indexes alone, however many deliveries there are; a second look writes nothing."""
+    async with await connect_async(inbox_database) as connection:
+        await connection.execute(
+            "insert into inbox_deliveries (consumer, event_id, event_type, envelope) "
+            "select 'invoices', lpad(to_hex(n), 32, '0')::uuid, 'invoice.asked', '{}' from generate_series(1, 4000) n"
+        )
+        if analysed:
+            await connection.execute("analyze inbox_deliveries")
+        wire = Wire(connection, statement, {"search_path": search_path("public"), "statement_ms": "10000"})
+        texts = ["", *["invoices"] * 49, *[""] * 50]
+        values = {
+            "ids": numbers([0] * 50 + list(range(100, 150))),
+            "consumers": "{" + ",".join(f'"{text}"' for text in texts) + "}",
+            "event_ids": "{" + ",".join(str(UUID(int=n)) for n in range(1, 101)) + "}",
+            "skew": 0.0,
+        }
+        for written in (True, False):
+            execute = wire.call("await_end", values)
+            answers = await wire.say(f"explain (analyze, timing off, format json) {execute}")
+            (plan,) = answers[-1][0][0]
+            scans = [node for node in nodes(plan["Plan"]) if node.get("Relation Name") == "inbox_deliveries"]
+            reads = [node for node in scans if node["Node Type"] != "ModifyTable"]
+            assert {node["Node Type"] for node in reads} <= {"Index Scan", "Index Only Scan"}
+            assert {node["Index Name"] for node in reads} == {"inbox_deliveries_pkey", "inbox_deliveries_unique"}
+            assert all(node["Actual Rows"] * node["Actual Loops"] <= 100 for node in reads)
+            assert all(node.get("Rows Removed by Filter", 0) * node["Actual Loops"] <= 100 for node in reads)
+            found = await connection.execute("select count(*) from inbox_deliveries where awaited")
+            assert await found.fetchone() == (99,)
+            locked = [node for node in nodes(plan["Plan"]) if node["Node Type"] == "LockRows"]
+            assert bool(sum(node["Actual Rows"] * node["Actual Loops"] for node in locked)) == written
