@@ -152,7 +152,7 @@ class Waiting:
         if isinstance(target, int):
             self._name(waiter, target)
         self._news.set()
-        if not self._tasks:
+        if not self._tasks or self._tasks[0].done():
             self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._wake_up.run())]
         return waiter
 

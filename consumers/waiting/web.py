@@ -25,6 +25,7 @@ PARAMETER: Final = "waitMs"
 UNNAMED: Final = "FAILED"
 _WHOLE: Final = re.compile(r"[0-9]{1,18}")
 _SHOWN: Final = 40
+_LETTING_GO_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +196,11 @@ async def _unless_gone(request: HttpRequest, answering: Awaitable[Answer]) -> An
     finally:
         for task in (answer, gone):
             task.cancel()
-        await asyncio.gather(answer, gone, return_exceptions=True)
+        # Not for as long as it takes: what a server or a middleware does when it is cancelled is its own.
+        ended, _ = await asyncio.wait({answer, gone}, timeout=_LETTING_GO_SECONDS)
+        for task in ended:
+            if not task.cancelled():
+                task.exception()
 
 
 async def _gone(request: HttpRequest) -> None:

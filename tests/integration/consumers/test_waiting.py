@@ -288,6 +288,33 @@ async def test_who_has_been_told_something_is_pending_when_the_database_goes(wor
             assert await answer == Pending(1.0)
 
 
+async def test_a_database_that_says_nothing_is_not_waited_for_much_longer(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connections stay open, as those to a host that is gone do."""
+    monkeypatch.setattr("consumers.waiting.waiting._GRACE_SECONDS", 0.1)
+    delivery = await worker.ask()
+    with postgres_proxy(worker.database) as (proxy, url):
+        async with waiting_on(url) as waiting:
+            answer = asyncio.create_task(waiting.wait(delivery, 1.0))
+            await awaited(worker.database)
+            proxy.freeze()
+            with pytest.raises(StoreUnavailableError, match="has not answered in time"):
+                await waiting.wait(delivery, 0.5)
+            assert await answer == Pending(1.0)
+
+
+def test_it_may_be_used_in_one_event_loop_after_the_other(worker: Worker) -> None:
+    """As in the tests of a service, which has one for all of them."""
+    waiting = Waiting(worker.database)
+    delivery = asyncio.run(worker.ask())
+    for _ in range(2):
+        assert asyncio.run(waiting.wait(delivery, 0)) == Pending(1.0)
+    asyncio.run(worker.do())
+    assert asyncio.run(waiting.wait(delivery, 5)) == Ready({"number": 42})
+    asyncio.run(waiting.close())
+
+
 async def test_a_database_without_an_inbox_is_refused_at_once(bare_database: str) -> None:
     """Not when the time is over, and with what to do."""
     async with waiting_on(bare_database) as waiting:

@@ -122,7 +122,9 @@ class TestNames:
         assert target_of(7) == 7
         assert target_of(("invoices", str(EVENT))) == target_of(("invoices", EVENT)) == ("invoices", EVENT)
 
-    @pytest.mark.parametrize("given", [0, -1, 2**63, ("", EVENT), ("a\0b", EVENT), ("a" * 256, EVENT), ("a", "42")])
+    @pytest.mark.parametrize(
+        "given", [0, -1, 2**63, ("", EVENT), ("a\0b", EVENT), ("a" * 256, EVENT), ("\ud800", EVENT), ("a", "42")]
+    )
     def test_what_names_none_is_refused(self, given: Any) -> None:
         """It would make a statement fail that is others' as well."""
         with pytest.raises(ValueError, match=r"is no id|is no name|is not a UUID"):
