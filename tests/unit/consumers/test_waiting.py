@@ -252,7 +252,7 @@ class Asked:
         message = self._messages.pop(0)
         if isinstance(message, Exception):
             raise message
-        return {"type": message}
+        return {"type": message, "more_body": bool(self._messages)}
 
 
 class Slow:
@@ -279,6 +279,21 @@ async def test_a_request_of_which_nothing_can_be_heard_is_waited_for_all_the_sam
     waiting.answer.set_result(Ready(1))
     assert (await answering).status_code == 200
     assert waiting.seconds == 0.07
+
+
+async def test_a_server_that_goes_on_about_the_body_is_not_listened_to() -> None:
+    """It would keep the event loop to itself."""
+
+    class Endless(Asked):
+        async def receive(self) -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+    waiting: Any = Slow()
+    answering = asyncio.create_task(wait_response(waiting, Endless(), 1))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    waiting.answer.set_result(Ready(1))
+    assert (await answering).status_code == 200
 
 
 async def test_for_a_client_that_is_gone_nobody_waits() -> None:
