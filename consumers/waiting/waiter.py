@@ -115,10 +115,10 @@ def target_of(delivery: Delivery) -> Target:
         case int():
             raise ValueError(f"{delivery!r:.40} is no id of a delivery; give what enqueue has answered")
         case (str() as consumer, event_id):
-            if not consumer or "\0" in consumer or len(consumer.encode(errors="replace")) > NAME_BYTES:
+            if not _names_a_consumer(consumer):
                 raise ValueError(f"{consumer!r:.80} is no name of a consumer")
             try:
-                return consumer.encode(errors="replace").decode(), identity(event_id)
+                return consumer, identity(event_id)
             except InvalidKeyError as error:
                 raise ValueError(str(error)) from None
         case _:
@@ -131,3 +131,11 @@ def seconds_of(seconds: float) -> float:
     if type(seconds) not in {int, float} or not 0 <= seconds < math.inf:
         raise ValueError(f"seconds is {seconds!r:.40}; give zero or more")
     return float(seconds)
+
+
+def _names_a_consumer(text: str) -> bool:
+    """Whether it can be asked for: what fails a statement would fail it for all that wait."""
+    try:
+        return 1 <= len(text.encode()) <= NAME_BYTES and "\0" not in text
+    except UnicodeEncodeError:
+        return False

@@ -94,7 +94,10 @@ class Waiting:
     @classmethod
     def of(cls, settings: "Settings") -> Self:
         """As DATABASE_URL and the settings INBOX_… say: `Waiting.of(consumers.settings.load())`."""
-        settings.require("database_url")
+        try:
+            settings.require("database_url")
+        except relay_errors.ConfigurationError as error:
+            raise ConfigurationError(str(error)) from None
         return cls(
             settings.database_url.get_secret_value(),
             schema=settings.inbox_schema,
@@ -149,7 +152,7 @@ class Waiting:
         if isinstance(target, int):
             self._name(waiter, target)
         self._news.set()
-        if not self._tasks:
+        if not self._tasks or self._tasks[0].done():
             self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._wake_up.run())]
         return waiter
 

@@ -25,6 +25,7 @@ PARAMETER: Final = "waitMs"
 UNNAMED: Final = "FAILED"
 _WHOLE: Final = re.compile(r"[0-9]{1,18}")
 _SHOWN: Final = 40
+_LETTING_GO_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,21 +187,37 @@ async def _reply(  # noqa: PLR0913, PLR0917 -- what the two ways in have in comm
 async def _unless_gone(request: HttpRequest, answering: Awaitable[Answer]) -> Answer | None:
     """The answer; None where the client goes first, for whom nobody waits any longer."""
     answer = asyncio.ensure_future(answering)
-    gone = asyncio.ensure_future(_gone(request))
+    gone = asyncio.create_task(_gone(request))
     try:
         await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done() and not gone.exception():
+        if not answer.done():
             return None
         return await answer
     finally:
-        for task in (answer, gone):
-            task.cancel()
-        await asyncio.gather(answer, gone, return_exceptions=True)
+        answer.cancel()
+        gone.cancel()
+        # Not for as long as it takes: what a server or a middleware does when it is cancelled is its own.
+        await asyncio.wait({answer, gone}, timeout=_LETTING_GO_SECONDS)
 
 
 async def _gone(request: HttpRequest) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+    """Return when the client has gone; where nothing is heard of it, never."""
+    if not await _heard_to_go(request):
+        await asyncio.Event().wait()
+
+
+async def _heard_to_go(request: HttpRequest) -> bool:
+    """Whether the server tells it; what it says for ever instead is not listened to."""
+    bodies = 0
+    while bodies < 2:  # noqa: PLR2004 -- the end of the body comes once
+        try:
+            message = await request.receive()
+        except Exception:  # noqa: BLE001 -- a middleware's own: whether the client is there is not known then
+            return False
+        if message["type"] == "http.disconnect":
+            return True
+        bodies += not message.get("more_body")
+    return False
 
 
 def _bad_wait(error: ValueError) -> Reply:

@@ -9,6 +9,7 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from consumers.inbox.schema import INBOX
+from consumers.waiting import enqueue_sync
 from relay.errors import ConfigurationError, MigrationError, SchemaError
 from relay.postgres.connect import connect_async
 from relay.postgres.schema import Versions
@@ -53,7 +54,7 @@ def test_the_printed_steps_make_what_the_command_makes(connection: psycopg.Conne
 
 
 def test_its_functions_look_in_their_own_schema(connection: psycopg.Connection[Any]) -> None:
-    """Whoever completes a delivery may have any search_path."""
+    """Whoever completes a delivery, or enqueues one, may have any search_path."""
     connection.execute("create schema inboxes")
     INBOXES.migrate(connection, "inboxes")
     token = "3f7b4b7e-0000-4000-8000-000000000000"  # noqa: S105 -- no secret: it names a claim
@@ -65,6 +66,12 @@ def test_its_functions_look_in_their_own_schema(connection: psycopg.Connection[A
     said = Jsonb({"id": delivery, "token": token})
     completed = connection.execute("select inboxes.inbox_complete(%s)", [said]).fetchone()
     assert completed == (True,)
+    with connection.transaction():
+        asked = enqueue_sync(connection, consumer="billing", event_type="order.paid", data=1, key="a", schema="inboxes")
+    found = connection.execute(
+        "select envelope -> 'data' from inboxes.inbox_deliveries where id = %s", [asked.delivery]
+    )
+    assert found.fetchone() == (1,)
 
 
 async def test_a_consumer_needs_no_more_than_the_page_grants(connection: psycopg.Connection[Any]) -> None:

@@ -38,6 +38,22 @@ PUBLIC = {
         "UsageError",
     ],
     "consumers.readiness": ["Readiness"],
+    "consumers.waiting": [
+        "Answer",
+        "Enqueued",
+        "Failed",
+        "Pending",
+        "Ready",
+        "Refusal",
+        "Reply",
+        "UnknownDeliveryError",
+        "Waiting",
+        "enqueue",
+        "enqueue_sync",
+        "reply_to",
+        "wait_endpoint",
+        "wait_response",
+    ],
     "relay": [
         "Actor",
         "AutocommitError",
@@ -110,6 +126,9 @@ from consumers import Consumer, Context, Done, Exponential, Received, Retry, Tra
 from consumers.metrics import Metrics
 from consumers.readiness import Readiness
 from consumers.testing import DeliverySettled, Handled, handle, in_memory
+from consumers.waiting import (
+    Enqueued, Failed, Pending, Ready, Refusal, Waiting, enqueue, enqueue_sync, reply_to, wait_endpoint, wait_response,
+)
 from idempotency import Done as Processed
 from idempotency import (
     Claimed, ClaimAnswer, IdempotencyError, InProgress, Manager, MemoryManager, Store, SyncManager, connect,
@@ -121,6 +140,8 @@ from relay import Actor, EmitError, Emitted, Event, Registry, RelayError, Rule, 
 from relay.testing import EmittedEvent, MemoryBroker, Outbox, Relayed, RelayedMessage
 from sqlalchemy import Connection
 from sqlalchemy.orm import Session, scoped_session
+from starlette.requests import Request
+from starlette.responses import Response
 
 
 def upgrade() -> None:
@@ -207,6 +228,31 @@ async def pack(event: Received[dict[str, int]], ctx: Context) -> Done | Retry:
 @shipping.fallback
 def anything(event: Received[Any]) -> None:
     assert_type(event.event_type, str)
+
+
+async def ask(connection: psycopg.AsyncConnection[Any], typed: Typed, session: alchemy.AsyncSession) -> int:
+    assert_type(await enqueue(typed, consumer="invoices", event_type="a", data=[1], key="42"), Enqueued)
+    assert_type(await enqueue(session, consumer="invoices", event_type="a", data=[1], key="42"), Enqueued)
+    stored = await enqueue(connection, consumer="invoices", event_type="a", data={}, event_id="7", version=2)
+    async with Waiting("postgresql://", wait="5s") as waiting:
+        match await waiting.wait(stored, seconds=5):
+            case Ready():
+                return 200
+            case Pending(retry_after):
+                assert_type(retry_after, float)
+            case Failed(code, _):
+                assert_type(code, str)
+        answer = await waiting.wait(("invoices", stored.event_id))
+        assert_type(reply_to(answer, failures={"A": "B", "C": Refusal("D", "No.")}).status, int)
+    return enqueue_sync(django, consumer="invoices", event_type="a", data=None, key="42").delivery
+
+
+def waited(waiting: Waiting, request: Request) -> Any:
+    async def begin(request: Request) -> Enqueued | int:
+        assert_type(await wait_response(waiting, request, 7, failures=lambda failed: failed.code), Response)
+        return 7
+
+    return wait_endpoint(waiting, begin, ready=lambda result: {"body": result})
 
 
 async def serve() -> None:

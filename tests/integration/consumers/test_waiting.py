@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -13,13 +13,17 @@ from psycopg import sql
 
 from consumers.clock import SystemClock
 from consumers.errors import ConfigurationError
+from consumers.inbox.session import statement
 from consumers.testing import FakeClock
 from consumers.waiting import Failed, Pending, Ready, UnknownDeliveryError, Waiting, enqueue
 from consumers.waiting.wake_up import WakeUp
 from idempotency import StoreUnavailableError
 from relay.kernel.clock import Clock
 from relay.postgres.connect import connect_async
+from relay.postgres.statements import numbers, search_path
+from relay.postgres.wire import Wire
 from tests.support.inbox_worker import Worker, awaited, holds, sessions
+from tests.support.plans import nodes
 from tests.support.proxy import postgres_proxy
 from tests.support.waiting import until_async
 
@@ -284,6 +288,33 @@ async def test_who_has_been_told_something_is_pending_when_the_database_goes(wor
             assert await answer == Pending(1.0)
 
 
+async def test_a_database_that_says_nothing_is_not_waited_for_much_longer(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connections stay open, as those to a host that is gone do."""
+    monkeypatch.setattr("consumers.waiting.waiting._GRACE_SECONDS", 0.1)
+    delivery = await worker.ask()
+    with postgres_proxy(worker.database) as (proxy, url):
+        async with waiting_on(url) as waiting:
+            answer = asyncio.create_task(waiting.wait(delivery, 1.0))
+            await awaited(worker.database)
+            proxy.freeze()
+            with pytest.raises(StoreUnavailableError, match="has not answered in time"):
+                await waiting.wait(delivery, 0.5)
+            assert await answer == Pending(1.0)
+
+
+def test_it_may_be_used_in_one_event_loop_after_the_other(worker: Worker) -> None:
+    """As in the tests of a service, which has one for all of them."""
+    waiting = Waiting(worker.database)
+    delivery = asyncio.run(worker.ask())
+    for _ in range(2):
+        assert asyncio.run(waiting.wait(delivery, 0)) == Pending(1.0)
+    asyncio.run(worker.do())
+    assert asyncio.run(waiting.wait(delivery, 5)) == Ready({"number": 42})
+    asyncio.run(waiting.close())
+
+
 async def test_a_database_without_an_inbox_is_refused_at_once(bare_database: str) -> None:
     """Not when the time is over, and with what to do."""
     async with waiting_on(bare_database) as waiting:
@@ -328,3 +359,37 @@ async def test_a_role_needs_to_read_and_mark_alone(worker: Worker) -> None:
 
 async def _none(database: str) -> bool:
     return not await sessions(database, "%")
+
+
+@pytest.mark.parametrize("analysed", [False, True])
+async def test_a_look_reads_what_is_asked_for_and_nothing_else(inbox_database: str, analysed: bool) -> None:  # noqa: FBT001 -- a parameter
+    """By the indexes alone, however many deliveries there are; a second look writes nothing."""
+    async with await connect_async(inbox_database) as connection:
+        await connection.execute(
+            "insert into inbox_deliveries (consumer, event_id, event_type, envelope) "
+            "select 'invoices', lpad(to_hex(n), 32, '0')::uuid, 'invoice.asked', '{}' from generate_series(1, 4000) n"
+        )
+        if analysed:
+            await connection.execute("analyze inbox_deliveries")
+        wire = Wire(connection, statement, {"search_path": search_path("public"), "statement_ms": "10000"})
+        texts = ["", *["invoices"] * 49, *[""] * 50]
+        values = {
+            "ids": numbers([0] * 50 + list(range(100, 150))),
+            "consumers": "{" + ",".join(f'"{text}"' for text in texts) + "}",
+            "event_ids": "{" + ",".join(str(UUID(int=n)) for n in range(1, 101)) + "}",
+            "skew": 0.0,
+        }
+        for written in (True, False):
+            execute = wire.call("await_end", values)
+            answers = await wire.say(f"explain (analyze, timing off, format json) {execute}")
+            (plan,) = answers[-1][0][0]
+            scans = [node for node in nodes(plan["Plan"]) if node.get("Relation Name") == "inbox_deliveries"]
+            reads = [node for node in scans if node["Node Type"] != "ModifyTable"]
+            assert {node["Node Type"] for node in reads} <= {"Index Scan", "Index Only Scan"}
+            assert {node["Index Name"] for node in reads} == {"inbox_deliveries_pkey", "inbox_deliveries_unique"}
+            assert all(node["Actual Rows"] * node["Actual Loops"] <= 100 for node in reads)
+            assert all(node.get("Rows Removed by Filter", 0) * node["Actual Loops"] <= 100 for node in reads)
+            found = await connection.execute("select count(*) from inbox_deliveries where awaited")
+            assert await found.fetchone() == (99,)
+            locked = [node for node in nodes(plan["Plan"]) if node["Node Type"] == "LockRows"]
+            assert bool(sum(node["Actual Rows"] * node["Actual Loops"] for node in locked)) == written

@@ -62,6 +62,8 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "INBOX_RETRY_MAX_MS": "2m",
         "INBOX_RETRY_JITTER_MS": "500ms",
         "INBOX_CONNECTIONS": "4",
+        "INBOX_WAIT_MS": "15s",
+        "INBOX_WAIT_MOST_MS": "30s",
         "INBOX_SHARD_INDEX": "0",
         "INBOX_SHARD_COUNT": "1",
         "CONSUMERS_MAX_MESSAGES": "1000",

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -28,6 +30,7 @@ from consumers.waiting.waiter import Waiter, seconds_of, target_of
 from consumers.waiting.wake_up import WakeUp
 from consumers.waiting.web import wait_of
 from idempotency import StoreUnavailableError
+from tests.support.commands import ROOT
 
 EVENT = UUID("696c2c91-7a97-5db5-b791-8ea1a96f1dac")
 NOWHERE = "postgresql://nobody@127.0.0.1:1/nothing"
@@ -119,7 +122,9 @@ class TestNames:
         assert target_of(7) == 7
         assert target_of(("invoices", str(EVENT))) == target_of(("invoices", EVENT)) == ("invoices", EVENT)
 
-    @pytest.mark.parametrize("given", [0, -1, 2**63, ("", EVENT), ("a\0b", EVENT), ("a" * 256, EVENT), ("a", "42")])
+    @pytest.mark.parametrize(
+        "given", [0, -1, 2**63, ("", EVENT), ("a\0b", EVENT), ("a" * 256, EVENT), ("\ud800", EVENT), ("a", "42")]
+    )
     def test_what_names_none_is_refused(self, given: Any) -> None:
         """It would make a statement fail that is others' as well."""
         with pytest.raises(ValueError, match=r"is no id|is no name|is not a UUID"):
@@ -141,6 +146,12 @@ class TestNames:
 class TestSettings:
     """How a process waits."""
 
+    @pytest.fixture(autouse=True)
+    def _nothing_set(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        for name in ("DATABASE_URL", "INBOX_WAIT_MS", "INBOX_WAIT_MOST_MS"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.chdir(tmp_path)
+
     def test_they_are_those_of_the_environment(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """15 s and 30 s, unless it says otherwise."""
         monkeypatch.setenv("DATABASE_URL", NOWHERE)
@@ -161,7 +172,7 @@ class TestSettings:
 
     def test_without_a_database_there_is_nothing_to_wait_for(self) -> None:
         """And what is no address is refused before anybody waits."""
-        with pytest.raises(Exception, match="DATABASE_URL is not set"):
+        with pytest.raises(ConfigurationError, match="DATABASE_URL is not set"):
             Waiting.of(load())
         with pytest.raises(ConfigurationError, match="names a driver in its scheme"):
             Waiting("postgresql+asyncpg://localhost")
@@ -241,7 +252,7 @@ class Asked:
         message = self._messages.pop(0)
         if isinstance(message, Exception):
             raise message
-        return {"type": message}
+        return {"type": message, "more_body": bool(self._messages)}
 
 
 class Slow:
@@ -268,6 +279,21 @@ async def test_a_request_of_which_nothing_can_be_heard_is_waited_for_all_the_sam
     waiting.answer.set_result(Ready(1))
     assert (await answering).status_code == 200
     assert waiting.seconds == 0.07
+
+
+async def test_a_server_that_goes_on_about_the_body_is_not_listened_to() -> None:
+    """It would keep the event loop to itself."""
+
+    class Endless(Asked):
+        async def receive(self) -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+    waiting: Any = Slow()
+    answering = asyncio.create_task(wait_response(waiting, Endless(), 1))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    waiting.answer.set_result(Ready(1))
+    assert (await answering).status_code == 200
 
 
 async def test_for_a_client_that_is_gone_nobody_waits() -> None:
@@ -323,3 +349,18 @@ async def test_what_is_told_on_the_channel_by_others_is_nothing_to_us() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert heard == [-1, None, 7, 8]
+
+
+@pytest.mark.parametrize("given", ["enqueue", "Waiting, wait_endpoint, wait_response"])
+def test_no_web_server_comes_with_it(given: str) -> None:
+    """And whoever only enqueues needs no libpq."""
+    program = f"""
+import sys
+from consumers.waiting import {given}
+brought = {{"starlette", "fastapi", "anyio", "uvicorn", "google"}} & sys.modules.keys()
+print(sorted(brought), "psycopg" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True, cwd=ROOT
+    )
+    assert done.stdout == f"[] {'Waiting' in given}\n"
