@@ -49,6 +49,8 @@ class Settings(PubSubSettings):
 
     database_url: SecretStr = SecretStr("")
     """The Postgres that has the inbox. Required for dedup='inbox', and not looked at for anything else."""
+    relay_schema: Annotated[str, Field(min_length=1)] = "public"
+    """The schema of the outbox in the same database, for source='outbox'. public"""
     inbox_schema: Annotated[str, Field(min_length=1)] = "public"
     """The schema of the inbox's tables. public"""
     inbox_concurrency: Annotated[int, Field(ge=1, le=10_000)] = 10
