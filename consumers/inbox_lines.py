@@ -94,7 +94,7 @@ class InboxLines:
             consumer=event.consumer,
             **error_fields(event.error),
             again_in_seconds=round(event.again_in, 3),
-            consequence="new events in the outbox are found by polls, every INBOX_POLL_MS, until notifications arrive again",
+            consequence="new events in the outbox are found by polls, every INBOX_POLL_MS, until notifications arrive",
             remedy="none is needed where a pooler is in between, or when the server comes back",
         )
 

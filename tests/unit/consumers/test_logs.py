@@ -33,6 +33,7 @@ from consumers.events import (
     InboxAway,
     InboxBack,
     LeaseRecovered,
+    Moved,
     NoteLost,
     OutcomeIgnored,
     PipelineFault,
@@ -48,6 +49,7 @@ from consumers.events import (
     StoreBack,
     Stored,
     Throttled,
+    WakeUpLost,
 )
 from consumers.line_table import LINES as TABLE
 from consumers.received import Received, Undecodable
@@ -421,8 +423,8 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "code": "OSError",
             "error": "OSError: deaf",
             "again_in_seconds": 30.0,
-            "consequence": "new events in the outbox are found by polls, every INBOX_POLL_MS, until notifications arrive "
-            "again",
+            "consequence": "new events in the outbox are found by polls, every INBOX_POLL_MS, until notifications "
+            "arrive",
             "remedy": "none is needed where a pooler is in between, or when the server comes back",
         },
     ),

@@ -52,7 +52,6 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "IDEMPOTENCY_TTL": "30d",
         "IDEMPOTENCY_LEASE": "1m",
         "DATABASE_URL": "",
-        "RELAY_SCHEMA": "public",
         "INBOX_SCHEMA": "public",
         "INBOX_CONCURRENCY": "10",
         "INBOX_LEASE_MS": "1m",
