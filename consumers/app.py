@@ -30,6 +30,7 @@ from consumers.handlers import (
 from consumers.missing import TellMissing, checked_teller
 from consumers.retry import RetryPolicy
 from consumers.sharding import ShardKey, of_aggregate
+from consumers.sources.source import Origin
 from relay.kernel.observe import Observe, to_all
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Consumer:
         name: Under which events are remembered as processed. Keep it for the consumer's life: under another name all
             events are new.
         subscription: Where deliveries come from. Default: the name.
+        source: `pubsub`, a subscription, or `outbox`: straight from the outbox of the database that has the inbox,
+            without a broker and a relay between. That needs dedup="inbox".
         dedup: `claim` (Redis, in two phases), `mark` (Redis, before the effect, at most once), `inbox` (Postgres: kept
             there before it is acted on, and the only one with effects exactly once) or `none`.
         concurrency: Handlers that run at once, in this process; and of each handler, unless it says otherwise.
@@ -79,6 +82,7 @@ class Consumer:
         name: str,
         *,
         subscription: str | None = None,
+        source: Literal["pubsub", "outbox"] = "pubsub",
         dedup: Literal["mark", "claim", "inbox", "none"] = "claim",
         concurrency: int | None = None,
         timeout: duration.Duration | object | None = _UNSET,
@@ -89,9 +93,14 @@ class Consumer:
         shard_by: ShardKey = of_aggregate,
     ) -> None:
         self.name = _checked_name(name)
-        self.subscription = subscription or name
-        self.dead_letter_topic = dead_letter_topic or f"{self.subscription.rpartition('/')[2]}-dead-letters"
         self.dedup = _mode(dedup)
+        self.source = _checked_source(source)
+        if self.source is Origin.OUTBOX:
+            _check_without_broker(self.dedup, subscription, dead_letter_topic, shard_by)
+            self.subscription, self.dead_letter_topic = self.source.value, ""
+        else:
+            self.subscription = subscription or name
+            self.dead_letter_topic = dead_letter_topic or f"{self.subscription.rpartition('/')[2]}-dead-letters"
         standard = INBOX_DEFAULTS if self.dedup is Mode.INBOX else DEFAULTS
         self._left_open = frozenset(
             name
@@ -295,6 +304,35 @@ def _checked_name(name: object) -> str:
             f"the consumer's name is {name!r:.120}; write 1 to {_LONGEST_NAME} characters without braces, * and blanks"
         )
     return name
+
+
+def _checked_source(source: str) -> Origin:
+    try:
+        return Origin(source)
+    except ValueError:
+        known = ", ".join(origin.value for origin in Origin)
+        raise ConfigurationError(f"source is {source!r}; choose one of {known}") from None
+
+
+def _check_without_broker(
+    dedup: Mode, subscription: str | None, dead_letter_topic: str | None, shard_by: ShardKey
+) -> None:
+    """Raise ConfigurationError with a line for each thing that has no meaning, or no effect, without a broker."""
+    faults = []
+    if dedup is not Mode.INBOX:
+        faults.append(f"source='outbox' has dedup={dedup.value!r}; its events are kept in Postgres: dedup='inbox'")
+    faults += [
+        f"source='outbox' has {name}={given!r:.100}, and no broker that has one; leave it out"
+        for name, given in (("subscription", subscription), ("dead_letter_topic", dead_letter_topic))
+        if given is not None
+    ]
+    if shard_by is not of_aggregate:
+        faults.append(
+            "source='outbox' has a shard_by of its own, and whoever moves an event does so for all consumers and reads "
+            "none of it; leave it out: parts are made by the aggregate"
+        )
+    if faults:
+        raise ConfigurationError("\n".join(faults))
 
 
 def _mode(dedup: str) -> Mode:

@@ -16,9 +16,10 @@ from consumers.inbox.address import checked
 from consumers.outside import Outside
 from consumers.retry import Exponential
 from consumers.settings import Settings
+from consumers.sources.neighbours import Neighbours
 from consumers.sources.pubsub import PubSubSource
 from consumers.sources.pubsub_dead_letters import PubSubDeadLetters
-from consumers.sources.source import Source
+from consumers.sources.source import Origin, Source
 from idempotency import InvalidUrlError, Manager, connect
 from relay import errors as relay_errors
 from relay.brokers.pubsub_client import PubSubAddress
@@ -36,25 +37,20 @@ class Backstage:
     def __init__(self, settings: Settings, *, outlived: bool) -> None:
         self._settings = settings
         self._outlived = outlived
-        self._address = PubSubAddress(**settings.address())
         self._redis = redis_of(settings)
+        self._neighbours = Neighbours()
         self._store = None if self._redis is None else Manager(self._redis, settings.store)
 
     def of(self, consumer: "Consumer", observe: Observe) -> Outside:
         """What this consumer works with. Raises ConfigurationError where there are no credentials."""
         settings = self._settings
-        source = self._subscription(consumer, observe)
-        dead_letters = CarefulDeadLetters(
-            PubSubDeadLetters(self._address, consumer.dead_letter_topic),
-            # What the hook fails on, it fails on in the delivery's line as well, and is told of there.
-            line_redaction.Redaction(redaction(settings)),
-        )
         if consumer.dedup is Mode.INBOX:
-            return self._with_inbox(consumer, source, dead_letters, observe)
+            return self._with_inbox(consumer, observe)
+        address = self._address
         return Outside(
-            source=source,
+            source=self._subscription(address, consumer, observe),
             dedup=self._dedup(consumer),
-            dead_letters=dead_letters,
+            dead_letters=self._dead_letters(address, consumer),
             observe=observe,
             locks=self._store,
             outlived=self._outlived,
@@ -64,11 +60,22 @@ class Backstage:
             sweeps=True,
         )
 
-    def _subscription(self, consumer: "Consumer", observe: Observe) -> PubSubSource:
+    @property
+    def _address(self) -> PubSubAddress:
+        return PubSubAddress(**self._settings.address())
+
+    def _dead_letters(self, address: PubSubAddress, consumer: "Consumer") -> DeadLetters:
+        return CarefulDeadLetters(
+            PubSubDeadLetters(address, consumer.dead_letter_topic),
+            # What the hook fails on, it fails on in the delivery's line as well, and is told of there.
+            line_redaction.Redaction(redaction(self._settings)),
+        )
+
+    def _subscription(self, address: PubSubAddress, consumer: "Consumer", observe: Observe) -> PubSubSource:
         settings = self._settings
         deadline = settings.consumers_ack_deadline.total_seconds()
         return PubSubSource(
-            self._address,
+            address,
             consumer.subscription,
             consumer=consumer.name,
             max_messages=settings.consumers_max_messages,
@@ -78,13 +85,23 @@ class Backstage:
             extend_every=deadline / 4,
         )
 
-    def _with_inbox(
-        self, consumer: "Consumer", upstream: Source, dead_letters: DeadLetters, observe: Observe
-    ) -> Outside:
-        from consumers.inbox.building import Place, build  # noqa: PLC0415 -- loads libpq, which others do without
+    def _with_inbox(self, consumer: "Consumer", observe: Observe) -> Outside:
+        from consumers.inbox import building  # noqa: PLC0415 -- loads libpq, which others do without
 
         settings = self._settings
-        place = Place(
+        upstream: Source | building.OutboxOf
+        dead_letters: DeadLetters | None
+        match consumer.source:
+            case Origin.OUTBOX:
+                upstream = building.OutboxOf(settings.relay_schema, self._neighbours)
+                dead_letters = None
+            case Origin.PUBSUB:
+                address = self._address
+                upstream = self._subscription(address, consumer, observe)
+                dead_letters = self._dead_letters(address, consumer)
+            case _:
+                assert_never(consumer.source)
+        place = building.Place(
             url=checked(settings.database_url.get_secret_value()),
             schema=settings.inbox_schema,
             app=settings.consumers_app,
@@ -96,7 +113,7 @@ class Backstage:
             shards=settings.inbox_shard_count,
             retention=settings.inbox_retention or None,
         )
-        built = build(
+        built = building.build(
             place,
             consumer=consumer.name,
             handlers=consumer.handlers,
@@ -110,7 +127,7 @@ class Backstage:
             dedup=built.dedup,
             effects=built.effects,
             backlog=built.backlog,
-            dead_letters=dead_letters,
+            dead_letters=built.dead_letters,
             observe=observe,
             locks=self._store,
             defaults=Defaults(
@@ -165,7 +182,8 @@ def refusals(settings: Settings) -> list[str]:
 
 def missing(settings: Settings, consumers: "Sequence[Consumer]") -> list[str]:
     """A sentence for each setting that these consumers need and that is not set."""
-    faults = [] if settings.pubsub_project_id else [Settings.MISSING["pubsub_project_id"]]
+    with_broker = not consumers or any(consumer.source is Origin.PUBSUB for consumer in consumers)
+    faults = [Settings.MISSING["pubsub_project_id"]] if with_broker and not settings.pubsub_project_id else []
     if not settings.redis_url.get_secret_value():
         faults += [
             f"{Settings.MISSING['redis_url']} (consumer {consumer.name!r} has dedup={consumer.dedup.value!r})"

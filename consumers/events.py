@@ -203,6 +203,27 @@ class ClaimMade:
 
 
 @dataclass(frozen=True, slots=True)
+class Moved:
+    """A batch of events went from the outbox into the inbox, for all subscribers."""
+
+    consumer: str
+    """Whose process did it."""
+    events: int
+    deliveries: int
+    """Of all consumers; an event that none subscribes to has none."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class WakeUpLost:
+    """The consumer does not hear of new events in the outbox, and polls until it does again."""
+
+    consumer: str
+    error: BaseException
+    again_in: float
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseRecovered:
     """A delivery whose owner was silent for longer than its lease: it is handled again, by itself."""
 
@@ -218,10 +239,10 @@ class LeaseRecovered:
 
 @dataclass(frozen=True, slots=True)
 class InboxAway:
-    """The inbox was not reached for receiving or claiming; it is asked again."""
+    """The inbox was not reached for receiving, moving or claiming; it is asked again."""
 
     consumer: str
-    operation: str  # receive | claim
+    operation: str  # receive | move | claim
     error: BaseException
     again_in: float
 

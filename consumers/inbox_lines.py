@@ -4,18 +4,28 @@ from dataclasses import asdict
 from typing import Any, assert_never
 
 from consumers.backlog import InboxStats
-from consumers.events import Heartbeat, HeartbeatFailed, InboxAway, InboxBack, LeaseRecovered, Stored
+from consumers.events import (
+    Heartbeat,
+    HeartbeatFailed,
+    InboxAway,
+    InboxBack,
+    LeaseRecovered,
+    Moved,
+    Stored,
+    WakeUpLost,
+)
 from consumers.remedies import of_crash, of_inbox
 from relay.kernel.failure import code, sentence
-from relay.kernel.line_writer import LineWriter
+from relay.kernel.line_writer import LineWriter, error_fields
 
-InboxEvent = Heartbeat | HeartbeatFailed | Stored | LeaseRecovered | InboxAway | InboxBack
+InboxEvent = Heartbeat | HeartbeatFailed | Stored | Moved | WakeUpLost | LeaseRecovered | InboxAway | InboxBack
 
 AWAY = "inbox"
 """The kind of failure whose subject is a consumer and an operation: see `named`."""
 
 _CONSEQUENCES = {
     "receive": "nothing that arrives is stored or acknowledged; the subscription keeps it, and none pays",
+    "move": "nothing is taken out of the outbox, which keeps it",
     "claim": "no event is begun; what waits stays in the inbox, and none pays",
 }
 
@@ -43,6 +53,17 @@ class InboxLines:
                     duplicates=event.duplicates,
                     seconds=round(event.seconds, 3),
                 )
+            case Moved():
+                self._lines.write(
+                    "debug",
+                    "moved",
+                    consumer=event.consumer,
+                    events=event.events,
+                    deliveries=event.deliveries,
+                    seconds=round(event.seconds, 3),
+                )
+            case WakeUpLost():
+                self._unheard(event)
             case LeaseRecovered():
                 self._recovered(event)
             case InboxAway():
@@ -64,6 +85,17 @@ class InboxLines:
             consequence="leases that are not renewed in time end: others begin these deliveries then, and what these "
             "handlers do or answer does not count",
             remedy=of_inbox(event.error),
+        )
+
+    def _unheard(self, event: WakeUpLost) -> None:
+        self._lines.write(
+            "warning",
+            "wake_up_lost",
+            consumer=event.consumer,
+            **error_fields(event.error),
+            again_in_seconds=round(event.again_in, 3),
+            consequence="new events in the outbox are found by polls, every INBOX_POLL_MS, until notifications arrive",
+            remedy="none is needed where a pooler is in between, or when the server comes back",
         )
 
     def _recovered(self, event: LeaseRecovered) -> None:

@@ -202,6 +202,18 @@ LINES = (
         ("consumer", "stored", "duplicates", "seconds"),
     ),
     Line(
+        "moved",
+        ("debug",),
+        "a batch of events went from the outbox into the inbox, for all subscribers",
+        ("consumer", "events", "deliveries", "seconds"),
+    ),
+    Line(
+        "wake_up_lost",
+        ("warning",),
+        "the consumer does not hear of new events in the outbox, and polls until it does again",
+        ("consumer", *_ERROR, "again_in_seconds", *_ADVICE),
+    ),
+    Line(
         "inbox_failed",
         ("error",),
         "the inbox does not answer: nothing is received, or nothing begun, until it does",

@@ -25,6 +25,7 @@ from consumers.events import (
     InboxAway,
     InboxBack,
     LeaseRecovered,
+    Moved,
     NoteLost,
     OutcomeIgnored,
     PipelineFault,
@@ -40,6 +41,7 @@ from consumers.events import (
     StoreBack,
     Stored,
     Throttled,
+    WakeUpLost,
 )
 from consumers.inbox_lines import AWAY, InboxEvent, InboxLines, inbox_fields, named
 from consumers.received import Subject
@@ -111,6 +113,8 @@ class LogLines:
             case StoreAway() | StoreBack() | SourceAway() | SourceBack() | SettleFailed() | DeadLetterFailed():
                 self._outage(event)
             case Heartbeat() | HeartbeatFailed() | Stored() | LeaseRecovered() | InboxAway() | InboxBack():
+                self._inbox.tell(event)
+            case Moved() | WakeUpLost():
                 self._inbox.tell(event)
             case ConsumerStarted() | ConsumerStopped() | ConsumerStats() | StartWarning():
                 self._life(event)

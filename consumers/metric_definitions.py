@@ -127,7 +127,7 @@ DEFINITIONS = MappingProxyType(
         ),
         "consumers_inbox_failures_total": Definition(
             _COUNTER,
-            "How often the inbox was asked in vain to store (receive), or for what is due (claim).",
+            "How often the inbox was asked in vain to store (receive, move), or for what is due (claim).",
             ("consumer", "operation", "code"),
         ),
         "consumers_inbox_available": Definition(_GAUGE, "1 while it answers, 0 while not.", ("consumer", "operation")),

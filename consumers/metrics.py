@@ -46,6 +46,7 @@ from consumers.events import (
 )
 from consumers.inbox_lines import reason_of
 from consumers.metric_definitions import DEFINITIONS
+from consumers.sources.source import Origin
 from relay.kernel.failure import code
 from relay.kernel.metric import MOST_VALUES, Bounded, markdown
 from relay.kernel.metric_set import CONTENT_TYPE, MetricSet
@@ -101,7 +102,8 @@ class Metrics:
                 for name in ("receiving", "store_available", "source_available"):
                     self._show(f"consumers_{name}", consumer, 1)
                 if event.dedup == Mode.INBOX.value:
-                    for operation in ("receive", "claim"):
+                    fills = "move" if event.subscription == Origin.OUTBOX.value else "receive"
+                    for operation in (fills, "claim"):
                         self._show("consumers_inbox_available", consumer, 1, operation)
             case ConsumerStopped(consumer):
                 self._show("consumers_receiving", consumer, 0)

@@ -66,14 +66,15 @@ class Pipeline:
     async def run(self, job: Job) -> None:
         """Work on a delivery, up to its being acknowledged, given back, or put to rest."""
         subject = job.subject
-        # Before all else: what was no event to that consumer is no dead letter of ours.
-        if job.delivery.attributes.get(REPLAYED_FOR, self._parts.consumer) != self._parts.consumer:
+        durable = self._parts.dedup.durable
+        # Before all else: what was no event to that consumer is no dead letter of ours. It is in no inbox.
+        if not durable and job.delivery.attributes.get(REPLAYED_FOR, self._parts.consumer) != self._parts.consumer:
             await self._finish(job, Fate.NOT_MEANT)
             return
         if isinstance(subject, Undecodable):
             await self._bury(job, None, job.verdict or Invalid(subject.reason, subject.code), None)
             return
-        if job.line.handler is None and not self._parts.dedup.durable:
+        if job.line.handler is None and not durable:
             await self._finish(job, Fate.UNHANDLED)
             return
         try:

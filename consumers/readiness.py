@@ -27,7 +27,7 @@ class Readiness:
         return bool(self._missing) and not self._ended and not any(self._missing.values())
 
     def away(self) -> dict[str, list[str]]:
-        """By consumer, what keeps it from receiving: store, receive or claim (of the inbox), or that it has ended."""
+        """By consumer, what keeps it from receiving: store; receive, move or claim (the inbox); or its end."""
         missing = {name: sorted(parts) for name, parts in self._missing.items() if parts}
         return missing | {name: ["ended"] for name in sorted(self._ended)}
 

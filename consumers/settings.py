@@ -76,7 +76,7 @@ class Settings(PubSubSettings):
     inbox_retention: Duration = parse("90d")
     """How long a delivery is kept that was done or discarded; longer than the broker repeats. 0 keeps all. 90d"""
     relay_schema: Annotated[str, Field(min_length=1)] = "public"
-    """The schema of an outbox in the same database, from which `reconcile` rebuilds what is missing. public"""
+    """The schema of an outbox in the same database: for source='outbox', and what `reconcile` rebuilds from. public"""
     inbox_shard_index: Annotated[int, Field(ge=0)] = 0
     """Which part of the deliveries this process handles, from 0; the others leave it to this one. 0"""
     inbox_shard_count: Annotated[int, Field(ge=1, le=10_000)] = 1

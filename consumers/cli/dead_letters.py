@@ -21,6 +21,7 @@ from consumers.settings import Settings
 from consumers.sources.pubsub_dead_letter_box import PubSubDeadLetterBox
 from consumers.sources.pubsub_dead_letter_topic import ensure
 from consumers.sources.pubsub_origins import PubSubOrigins
+from consumers.sources.source import Origin
 from idempotency import Manager
 from relay.brokers.pubsub import PubSub
 from relay.brokers.pubsub_client import PubSubAddress
@@ -152,7 +153,13 @@ def _add_reading(kind: argparse.ArgumentParser) -> None:
 async def _create(options: argparse.Namespace, settings: Settings) -> int:
     address = _address(settings)
     fine = True
-    for consumer in load_consumers(options.names):
+    consumers = load_consumers(options.names)
+    if without := [consumer.name for consumer in consumers if consumer.source is Origin.OUTBOX]:
+        raise ConfigurationError(
+            f"{', '.join(without)}: with source='outbox' what fails for good stays in the inbox, and there is no topic "
+            "for it; leave it out"
+        )
+    for consumer in consumers:
         done = await ensure(address, consumer.dead_letter_topic, options.retention)
         fine = fine and done.fault is None
         if options.json:

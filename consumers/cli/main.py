@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from consumers.cli import config, dead_letters, deliveries, failed, migrate, reconcile, run
+from consumers.cli import config, dead_letters, deliveries, failed, migrate, reconcile, run, subscribers
 from consumers.cli.parts import warned
 from consumers.errors import ConfigurationError
 from consumers.settings import load
@@ -17,7 +17,7 @@ from relay.kernel.failure import told, told_of_database
 _COMPLAINTS = Complaints("consumers", (ConfigurationError, relay_errors.ConfigurationError), load, warned)
 
 # Each module adds its own by `add_to`, in this order.
-COMMANDS = (run, migrate, deliveries, failed, dead_letters, reconcile, config)
+COMMANDS = (run, migrate, deliveries, failed, dead_letters, reconcile, subscribers, config)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

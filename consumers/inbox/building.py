@@ -3,7 +3,7 @@
 import os
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -19,15 +19,19 @@ from consumers.inbox.backlog import InboxBacklog, Tally
 from consumers.inbox.claiming import Claiming
 from consumers.inbox.cleaning import Cleaning
 from consumers.inbox.effects import Connections, InboxEffects
+from consumers.inbox.failed_rows import FailedRows
 from consumers.inbox.inbox import Inbox
+from consumers.inbox.moving import Moving, moving_statement
 from consumers.inbox.receiving import Receiving
 from consumers.inbox.revising import Revising
 from consumers.inbox.schema import INBOX
 from consumers.inbox.session import Session
-from consumers.inbox.source import InboxSource
+from consumers.inbox.source import InboxSource, Intake
 from consumers.inbox.table import Identity, Table
 from consumers.inbox.upkeep import Upkeep
 from consumers.sharding import ShardKey
+from consumers.sources.neighbours import Neighbours
+from consumers.sources.outbox import OutboxFeed
 from consumers.sources.source import Facts, Source
 from idempotency import StoreUnavailableError
 from relay.errors import SchemaError
@@ -38,6 +42,7 @@ from relay.kernel.observe import Observe
 from relay.kernel.runner import Runner
 from relay.postgres.connect import connect_async
 from relay.postgres.schema import Versions
+from relay.postgres.wire import Row
 
 _FORGETS: Final = (
     "INBOX_RETENTION is {}, and the subscription keeps messages for {}: one that is delivered again after its delivery "
@@ -64,12 +69,22 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class OutboxOf:
+    """The outbox of the same database, in place of a subscription."""
+
+    schema: str
+    neighbours: Neighbours
+    """The consumers of this process that are served by it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Built:
     """The parts of `Outside` that the inbox is."""
 
     source: InboxSource
     dedup: Inbox
     effects: InboxEffects
+    dead_letters: DeadLetters
     table: Table
     backlog: InboxBacklog
     upkeep: Upkeep
@@ -86,15 +101,18 @@ def build(  # noqa: PLR0913 -- each by its name
     *,
     consumer: str,
     handlers: Handlers,
-    upstream: Source,
-    dead_letters: DeadLetters,
+    upstream: Source | OutboxOf,
+    dead_letters: DeadLetters | None = None,
     shard_key: ShardKey,
     observe: Observe,
     clock: Clock | None = None,
     jitter: Jitter = uniform,
     skew: Callable[[], float] = lambda: 0.0,
 ) -> Built:
-    """The inbox of one consumer; nothing connects before it is opened."""
+    """The inbox of one consumer; nothing connects before it is opened.
+
+    What comes in from a source and is no event goes to `dead_letters`; out of an outbox it stays a row, which failed.
+    """
     clock = clock or SystemClock()
 
     async def connect() -> psycopg.AsyncConnection[Any]:
@@ -118,18 +136,38 @@ def build(  # noqa: PLR0913 -- each by its name
     tally = Tally(observe)
     inbox = Inbox(table, clock, tally, revision_of=handlers.revision_of, heartbeat_seconds=place.heartbeat_seconds)
     claiming = Claiming(table, inbox, tally, clock, poll_seconds=place.poll_seconds, jitter=jitter)
-    receiving = Receiving(
-        consumer=consumer,
-        upstream=upstream,
-        table=table,
-        handlers=handlers,
-        dead_letters=dead_letters,
-        shard_key=shard_key,
-        stored=claiming.arrived,
-        observe=tally,
-        clock=clock,
-        jitter=jitter,
-    )
+    intake: Intake
+    match upstream:
+        case OutboxOf(schema, neighbours):
+            moving, dead_letters = moving_statement(place.schema), FailedRows(inbox)
+            intake = Moving(
+                consumer=consumer,
+                patterns=handlers.patterns(),
+                feed=OutboxFeed(connect, schema, moving, consumer=consumer, observe=tally),
+                table=table,
+                neighbours=neighbours,
+                stored=claiming.arrived,
+                observe=tally,
+                observe_others=observe,
+                clock=clock,
+                poll_seconds=place.poll_seconds,
+                jitter=jitter,
+            )
+        case _ if dead_letters is None:
+            raise ValueError(f"the source {upstream.name!r} has no dead letters")
+        case source:
+            intake = Receiving(
+                consumer=consumer,
+                upstream=source,
+                table=table,
+                handlers=handlers,
+                dead_letters=dead_letters,
+                shard_key=shard_key,
+                stored=claiming.arrived,
+                observe=tally,
+                clock=clock,
+                jitter=jitter,
+            )
     cleans, revises = Session(connect, place.schema, skew), Session(connect, place.schema, skew)
     runners: list[Runner] = [
         Revising(revises, handlers, consumer=consumer, owner=identity.owner, clock=clock, observe=observe)
@@ -147,9 +185,8 @@ def build(  # noqa: PLR0913 -- each by its name
         )
     upkeep = Upkeep(consumer, runners, [cleans, revises], observe=observe, clock=clock, jitter=jitter)
     connections = Connections(place.url, place.app, place.connections)
-    source = InboxSource(
-        upstream=upstream,
-        receiving=receiving,
+    inbox_source = InboxSource(
+        intake=intake,
         claiming=claiming,
         inbox=inbox,
         table=table,
@@ -159,7 +196,7 @@ def build(  # noqa: PLR0913 -- each by its name
         judge=judge,
     )
     effects = InboxEffects(inbox, table, connections, place.schema)
-    return Built(source, inbox, effects, table, InboxBacklog(table, inbox, tally), upkeep)
+    return Built(inbox_source, inbox, effects, dead_letters, table, InboxBacklog(table, inbox, tally), upkeep)
 
 
 async def examined(connect: Callable[[], Any], schema: str) -> None:
@@ -174,3 +211,17 @@ async def examined(connect: Callable[[], Any], schema: str) -> None:
         raise ConfigurationError(str(error)) from error
     except (psycopg.Error, OSError) as error:
         raise StoreUnavailableError(f"the inbox was not reached: {told(error)}") from error
+
+
+async def asked(url: str, schema: str, app: str, name: str, values: Mapping[str, object]) -> list[Row]:
+    """What a statement answers, for a command that asks it and ends. Raises as `examine` does."""
+
+    async def connect() -> psycopg.AsyncConnection[Any]:
+        return await connect_async(url, app)
+
+    await examined(connect, schema)
+    session = Session(connect, schema, lambda: 0.0)
+    try:
+        return await session.ask(name, values)
+    finally:
+        await session.close()

@@ -4,12 +4,12 @@ import asyncio
 import math
 from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from consumers.clock import Clock
 from consumers.events import ClaimMade, InboxAway, InboxBack, LeaseRecovered
 from consumers.inbox.inbox import Inbox
-from consumers.inbox.rows import Arrival, Claimed
+from consumers.inbox.rows import Claimed
 from consumers.inbox.table import MOST_ROWS, Table
 from consumers.sources.source import Demand, Take
 from idempotency import StoreUnavailableError
@@ -27,6 +27,20 @@ _POLL_JITTER: Final = 0.1
 UNKNOWN_SECONDS: Final = 600.0
 # The end waits so long for a claim that is under way: what it brings would otherwise rest until its lease ends.
 _LAST_CLAIM_SECONDS: Final = 1.0
+
+
+class Arrived(Protocol):
+    """What was stored: one event, or several of which that is true."""
+
+    @property
+    def event_type(self) -> str:
+        """Its type."""
+        ...
+
+    @property
+    def ordering_key(self) -> str:
+        """Its key; empty where it has none."""
+        ...
 
 
 @dataclass(slots=True)
@@ -68,7 +82,7 @@ class Claiming:
         self._round = Round()
         self._look_at = 0.0
 
-    def arrived(self, arrivals: Iterable[Arrival]) -> None:
+    def arrived(self, arrivals: Iterable[Arrived]) -> None:
         """Something was stored."""
         for arrival in arrivals:
             if arrival.ordering_key:

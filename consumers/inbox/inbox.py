@@ -78,13 +78,17 @@ class Inbox:
 
     async def complete(self, begun: Begun, end: End) -> None:
         """Write its end."""
-        await self._say(begun, end_of(begun.token, end, begun.attempt))
+        await self._say(begun.token, end_of(begun.token, end, begun.attempt))
+
+    async def fail(self, owned: Owned, why: Invalid) -> None:
+        """Write the end of a row that holds no event, and has no dead letter. Raises as `complete` does."""
+        await self._say(owned, end_of(owned, why, attempts=0))
 
     async def release(
         self, begun: Begun, why: Retry | Defer | None = None, *, counted: bool, rest: float = 0.0
     ) -> None:
         """Write when it comes again, and why."""
-        await self._say(begun, again(begun.token, why, counted=counted, rest=rest))
+        await self._say(begun.token, again(begun.token, why, counted=counted, rest=rest))
 
     def abandon(self, begun: Begun) -> None:
         """Leave its lease to end."""
@@ -125,9 +129,8 @@ class Inbox:
         self._keeper.drop(owned)
         self._begun.pop(owned, None)
 
-    async def _say(self, begun: Begun, word: Word) -> None:
+    async def _say(self, owned: Owned, word: Word) -> None:
         """Raises LeaseLostError where the word does not count, StoreUnavailableError where it may not have."""
-        owned: Owned = begun.token
         while True:
             match await self._words.ask(word):
                 # What was settled before was so by this word, whose answer was lost: nobody else has the token.

@@ -20,7 +20,7 @@ from consumers.inbox.table import MOST_ROWS, Table
 from consumers.outcome import Invalid
 from consumers.received import Received, Subject, Undecodable
 from consumers.sharding import ShardKey
-from consumers.sources.source import Source
+from consumers.sources.source import Demand, Facts, Source
 from consumers.tell import lag_of
 from idempotency import StoreUnavailableError
 from relay.errors import BrokerError
@@ -65,12 +65,40 @@ class Receiving:
         self._news = asyncio.Event()
         self._never = asyncio.Event()
 
-    def take(self, deliveries: Sequence[Delivery]) -> None:
-        """Take in what the source hands over."""
+    @property
+    def name(self) -> str:
+        """The subscription."""
+        return self._upstream.name
+
+    @property
+    def held_messages(self) -> int:
+        """What is not acknowledged."""
+        return self._upstream.held_messages
+
+    @property
+    def held_bytes(self) -> int:
+        """And what it takes."""
+        return self._upstream.held_bytes
+
+    async def open(self) -> Facts:
+        """Look at the subscription."""
+        return await self._upstream.open()
+
+    async def run(self, demand: Demand) -> None:
+        """Receive and store until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._upstream.run(self._take, demand))
+            tasks.create_task(self._keep())
+
+    async def close(self, seconds: float) -> None:
+        """Send what is still to be said to the source."""
+        await self._upstream.close(seconds)
+
+    def _take(self, deliveries: Sequence[Delivery]) -> None:
         self._waiting.extend(deliveries)
         self._news.set()
 
-    async def run(self) -> None:
+    async def _keep(self) -> None:
         """Store what comes, until cancelled; then what is not stored goes back."""
         batch: list[Delivery] = []
         try:

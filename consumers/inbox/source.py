@@ -3,16 +3,47 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
+from typing import Protocol
 
 from consumers.delivery import Delivery
 from consumers.inbox.claiming import Claiming
 from consumers.inbox.effects import Connections
 from consumers.inbox.inbox import Inbox
-from consumers.inbox.receiving import Receiving
 from consumers.inbox.rows import Owned
 from consumers.inbox.table import Table
 from consumers.inbox.upkeep import Upkeep
-from consumers.sources.source import Demand, Facts, Source, Take
+from consumers.sources.source import Demand, Facts, Take
+
+
+class Intake(Protocol):
+    """What fills the inbox."""
+
+    @property
+    def name(self) -> str:
+        """The subscription, or what stands for one."""
+        ...
+
+    @property
+    def held_messages(self) -> int:
+        """Deliveries on their way into the inbox."""
+        ...
+
+    @property
+    def held_bytes(self) -> int:
+        """And what they take."""
+        ...
+
+    async def open(self) -> Facts:
+        """Look at where they come from. Raises what a source does, and StoreUnavailableError."""
+        ...
+
+    async def run(self, demand: Demand) -> None:
+        """Store what comes until cancelled, however often either side is away."""
+        ...
+
+    async def close(self, seconds: float) -> None:
+        """Let go of where they come from, in this time."""
+        ...
 
 
 class InboxSource:
@@ -21,8 +52,7 @@ class InboxSource:
     def __init__(  # noqa: PLR0913 -- each by its name
         self,
         *,
-        upstream: Source,
-        receiving: Receiving,
+        intake: Intake,
         claiming: Claiming,
         inbox: Inbox,
         table: Table,
@@ -31,9 +61,8 @@ class InboxSource:
         examine: Callable[[], Awaitable[None]],
         judge: Callable[[Facts], None],
     ) -> None:
-        self.name = upstream.name
-        self._upstream = upstream
-        self._receiving = receiving
+        self.name = intake.name
+        self._intake = intake
         self._claiming = claiming
         self._inbox = inbox
         self._table = table
@@ -47,17 +76,17 @@ class InboxSource:
     @property
     def held_messages(self) -> int:
         """Deliveries that are being received, and rows that are claimed."""
-        return self._upstream.held_messages + self._held
+        return self._intake.held_messages + self._held
 
     @property
     def held_bytes(self) -> int:
         """And what they take."""
-        return self._upstream.held_bytes + self._held_bytes
+        return self._intake.held_bytes + self._held_bytes
 
     async def open(self) -> Facts:
         """Look at both sides."""
         await self._examine()
-        facts = await self._upstream.open()
+        facts = await self._intake.open()
         self._judge(facts)
         return Facts(name=facts.name, topic=facts.topic)
 
@@ -71,12 +100,11 @@ class InboxSource:
 
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._upstream.run(self._receiving.take, demand))
-                tasks.create_task(self._receiving.run())
+                tasks.create_task(self._intake.run(demand))
                 tasks.create_task(self._claiming.run(hold, demand))
                 tasks.create_task(self._upkeep.run())
         except BaseExceptionGroup as ended:
-            raise ended.exceptions[0] from None
+            raise _first(ended) from None
 
     async def acknowledge(self, delivery: Delivery) -> bool:
         """Its row says so already; or it holds no event, which no handler has said anything about."""
@@ -98,9 +126,14 @@ class InboxSource:
             stack.push_async_callback(self._table.close)
             stack.push_async_callback(self._connections.close)
             stack.push_async_callback(self._upkeep.close)
-            stack.push_async_callback(self._upstream.close, seconds)
+            stack.push_async_callback(self._intake.close, seconds)
 
     def _let_go(self, delivery: Delivery, due_in: float | None) -> None:
         self._held -= 1
         self._held_bytes -= len(delivery.body)
         self._claiming.ended(delivery.ordering_key, delivery.handle.event_type, due_in)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -4,11 +4,21 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 from typing import Protocol
 
 from consumers.delivery import Delivery
 
 Take = Callable[[Sequence[Delivery]], None]
+
+
+class Origin(Enum):
+    """Where a consumer's events come from: its author's choice."""
+
+    PUBSUB = "pubsub"
+    """A subscription of Google Pub/Sub."""
+    OUTBOX = "outbox"
+    """The outbox of the database that has the inbox."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,8 @@ from relay.postgres.wire import COMMIT, Row, Wire
 # So many rows of a topic are locked by one look for probes, whatever their size.
 PROBES = 3
 PROBE_BYTES = 30_000_000
+# No row is as small as this.
+_NOTHING = -1
 # Rows of no more than this come with what they carry, however many of them.
 SMALL_BYTES = 2_000
 
@@ -52,12 +54,13 @@ class Known:
 class Batch:
     """One open transaction on the outbox."""
 
-    def __init__(self, wire: Wire, skew: float, known: Known) -> None:
+    def __init__(self, wire: Wire, skew: float, known: Known, *, carries: bool = True) -> None:
         self.committed = False
         """Nothing more can be done in it."""
         self._wire = wire
         self._skew = skew
         self._known = known
+        self._carries = carries
         self._open = False
         self._first: list[str] = []  # what is said before the first statement
         self._unsettled: set[int] = set()  # of the fresh rows that this transaction has claimed
@@ -76,7 +79,8 @@ class Batch:
         limits = {
             "rows": rows,
             "bytes": size_bytes,
-            "small": max(size_bytes // rows, SMALL_BYTES),
+            "small": max(size_bytes // rows, SMALL_BYTES) if self._carries else _NOTHING,
+            "carries": self._carries,
             "skew": self._skew,
             "open_topics": list(open_topics),
             "open_types": list(open_types),
@@ -189,14 +193,7 @@ class Batch:
         A relay that is stopped at any moment has sent nothing of it that counts, or all.
         """
         yield
-        try:
-            await self._wire.say(*self._marks, COMMIT)
-        except psycopg.errors.InvalidTextRepresentation as error:
-            raise InvariantError(
-                f"{error.diag.message_primary}, although this transaction holds their locks; "
-                "it is rolled back and the rows are claimed again"
-            ) from error
-        self.committed = True
+        await self._commit(*self._marks)
 
     def mark(self, accepted: Mapping[str, Sequence[Taken]], charged: Sequence[Charged]) -> None:
         """While settling, mark what each topic took, and who pays for what they did not.
@@ -211,6 +208,15 @@ class Batch:
             ids, attempts, codes, errors, reasons, blocks, delays = map(list, zip(*charged, strict=True))
             values = {"attempts": attempts, "codes": codes, "errors": errors, "reasons": reasons, "blocks": blocks}
             self._mark("settle_charged", ids, {**values, "ids": ids, "delays": delays, "skew": self._skew})
+
+    async def hand_over(self, name: str, values: Mapping[str, object]) -> list[Row]:
+        """Say a statement that settles all that was claimed, and commit with it, in one message; answers with its rows.
+
+        For whoever moves rows inside of the database; the statement is the caller's own.
+        """
+        answers = await self._commit(self._wire.call(name, values))
+        self._unsettled.clear()
+        return answers[0]
 
     @property
     def turn(self) -> asyncio.Lock:
@@ -240,7 +246,7 @@ class Batch:
     async def _whole(self, rows: list[Claimed], small: int) -> list[Claimed]:
         """The same rows, of which those that are not small have come without what they carry."""
         large = [row.id for row in rows if row.size_bytes > small]
-        if not large:
+        if not (large and self._carries):
             return rows
         (read,) = await self._ask(self._wire.call("read_large", {"ids": numbers(large)}))
         carried = {row_id: (body, attributes) for row_id, body, attributes in read}
@@ -259,13 +265,30 @@ class Batch:
         if not wanted:
             return [], {}
         ids, places = map(numbers, zip(*wanted, strict=True))
-        limits = {"ids": ids, "key_places": places, "bytes": size_bytes, "skew": self._skew}
+        limits = {
+            "ids": ids,
+            "key_places": places,
+            "bytes": size_bytes,
+            "carries": self._carries,
+            "skew": self._skew,
+        }
         (found,) = await self._ask(self._wire.call("claim_ordered", limits))
         reached: list[tuple[Claimed, Standing]] = [(Claimed._make(row[:-1]), row[-1]) for row in found]
         claimed = [row for row, standing in reached if standing == "taken"]
         self._keys.update(row.ordering_key for row in claimed if row.ordering_key)
         self._known.keys.update(self._keys)
         return claimed, {row.id: standing for row, standing in reached}
+
+    async def _commit(self, *statements: str) -> list[list[Row]]:
+        try:
+            answers = await self._wire.say(*statements, COMMIT)
+        except psycopg.errors.InvalidTextRepresentation as error:
+            raise InvariantError(
+                f"{error.diag.message_primary}, although this transaction holds their locks; "
+                "it is rolled back and the rows are claimed again"
+            ) from error
+        self.committed = True
+        return answers
 
     async def _begun(self) -> None:
         """Begin unless that is done; the next statement takes the beginning along.

@@ -14,23 +14,32 @@ from relay.outbox.floors import Floors
 from relay.outbox.order import Walk
 from relay.outbox.statements import statement
 from relay.postgres.statements import search_path
-from relay.postgres.wire import COMMIT, Wire
+from relay.postgres.wire import COMMIT, Statement, Wire
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 
 
 class Outbox:
-    """The table. Transactions may be open side by side; what one of them learns of the table, all of them know."""
+    """The table. Transactions may be open side by side; what one of them learns of the table, all of them know.
 
-    def __init__(
+    Who moves rows inside of the database has statements beside the outbox's own, and rows that come without what they
+    carry.
+    """
+
+    def __init__(  # noqa: PLR0913 -- what differs between relays, each by its name
         self,
         connect: Connect,
         schema: str,
         idle_tx_ms: int,
         skew: float = 0.0,
         monotonic: Callable[[], float] = time.monotonic,
+        *,
+        statement: Statement = statement,
+        carries: bool = True,
     ) -> None:
         self._connect = connect
+        self._statement = statement
+        self._carries = carries
         self._enter = {
             "search_path": search_path(schema),
             "idle_tx_ms": str(idle_tx_ms),
@@ -67,7 +76,7 @@ class Outbox:
         wire = await self._wire()
         self._open += 1
         try:
-            batch = Batch(wire, self._skew, self._known)
+            batch = Batch(wire, self._skew, self._known, carries=self._carries)
             try:
                 yield batch
                 if not batch.committed:
@@ -99,7 +108,7 @@ class Outbox:
             if wire := await self._had():
                 return wire
             try:
-                return Wire(await self._connect(), statement, self._enter)
+                return Wire(await self._connect(), self._statement, self._enter)
             except Exception as error:
                 if self._open or self._free:
                     raise NoFurtherSessionError(error) from error

@@ -3,6 +3,9 @@
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
+# What stands for the broker's id in a row that went into an inbox of the same database.
+MOVED = "inbox"
+
 # Why a row is out of the claim for good. An operator may discard it later.
 Reason = Literal["max_attempts", "non_retryable"]
 
@@ -16,7 +19,7 @@ class Claimed(NamedTuple):
     aggregate_type: str
     aggregate_id: str
     topic: str | None
-    body: bytes
+    body: bytes  # None at first where the row is not small, and for good for who moves rows inside of the database
     attributes: bytes | None  # as JSON: a row written by hand may hold what no parser takes
     size_bytes: int
     created_at: str

@@ -6,7 +6,7 @@ ends with a Flush; after one, Postgres ends no idle transaction, and a process t
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from math import isfinite
 from typing import Any, NamedTuple
@@ -15,10 +15,10 @@ import psycopg
 from psycopg import sql
 from psycopg.adapt import Buffer, Loader
 
-from relay.postgres.statements import Statements
-
 Row = tuple[Any, ...]
 Values = Mapping[str, object]
+# A statement's text by its name.
+Statement = Callable[[str], bytes]
 
 BEGIN = "begin isolation level read committed"
 COMMIT = "commit"
@@ -34,7 +34,7 @@ class Prepared(NamedTuple):
 
 
 @cache
-def prepared(statement: Statements, name: str) -> Prepared:
+def prepared(statement: Statement, name: str) -> Prepared:
     """Number the parameters of `sql/<name>.sql`."""
     text = statement(name).decode()
     names = list(dict.fromkeys(_PARAMETER.findall(text)))
@@ -53,7 +53,7 @@ class Wire:
     The statement `enter` is said first; `%(local)s` in it is whether it holds for one transaction alone.
     """
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any], statement: Statements, enter: Values) -> None:
+    def __init__(self, connection: psycopg.AsyncConnection[Any], statement: Statement, enter: Values) -> None:
         connection.adapters.register_loader("jsonb", Unread)
         self._connection = connection
         self._statement = statement

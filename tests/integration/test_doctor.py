@@ -89,8 +89,8 @@ async def test_where_everything_is_well_every_check_says_so(examine: Examine, da
     assert {check: statuses(found, check) for check in found} == {check: ["ok"] for check in found}
     assert set(found) == {
         *("configuration", "database", "version", "encoding", "primary", "pooler", "clock", "connections", "timeouts"),
-        *("old snapshots", "schema", "objects", "privileges", "outbox_emit", "identity", "vacuum", "queue", "wake-up"),
-        *("credentials", "broker"),
+        *("old snapshots", "schema", "objects", "privileges", "outbox_emit", "identity", "vacuum", "queue", "takers"),
+        *("wake-up", "credentials", "broker"),
     }
 
 
@@ -376,6 +376,22 @@ async def test_a_topic_that_cannot_be_seen_is_no_fault(examine: Examine, pubsub:
 
     assert statuses(found, "broker") == ["ok"]
     assert "publish rights alone" in found["broker"][0].found
+
+
+async def test_consumers_that_take_events_themselves_are_told_of(examine: Examine, database: str) -> None:
+    """Beside a relay each event goes one way, and some went the other."""
+    with psycopg.connect(database) as connection:
+        emit(connection, [event(number) for number in range(2)])
+        connection.execute("update outbox_events set published_at = now(), message_id = 'inbox' where id = 1")
+    found = await examine()
+    assert statuses(found, "takers") == ["warn"]
+    assert "broker" not in found["takers"][0].found
+
+    execute(database, "update outbox_events set published_at = now(), message_id = '17' where id = 2")
+    assert "some went to a broker" in (await examine())["takers"][0].found
+
+    execute(database, "update outbox_events set published_at = now() - interval '2 hours'")
+    assert statuses(await examine(), "takers") == ["ok"]
 
 
 async def test_nothing_is_changed(examine: Examine, database: str) -> None:

@@ -30,6 +30,7 @@ select id, 'order.paid', 'order', n::text,
 CLAIM: dict[str, Any] = {
     "rows": 1_000,
     "bytes": 16_000_000,
+    "carries": True,
     "small": 16_000,
     "skew": 0.0,
     "floor": 0,

@@ -43,6 +43,7 @@ STATES: dict[str, list[dict[str, Any]]] = {
 CLAIM: dict[str, Any] = {
     "rows": 100,
     "bytes": 10**7,
+    "carries": True,
     "small": 10**5,
     "skew": 0.0,
     "floor": 0,
@@ -129,7 +130,7 @@ def test_a_plan_made_for_an_empty_table_serves_a_full_one(database: str, state: 
             "skew": 0.0,
         },
         "read_large": {"ids": marked["ids"]},
-        "claim_ordered": {"ids": marked["ids"], "key_places": [1] * 100, "bytes": 10**7, "skew": 0.0},
+        "claim_ordered": {"ids": marked["ids"], "key_places": [1] * 100, "bytes": 10**7, "carries": True, "skew": 0.0},
     }
     values = {name: values for name, (values, _) in STATEMENTS.items()} | settled
     with psycopg.connect(database, prepare_threshold=None) as connection:

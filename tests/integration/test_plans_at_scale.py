@@ -21,6 +21,7 @@ ID_INDEX = "outbox_events_pkey"
 LIMITS: dict[str, Any] = {
     "rows": ROWS,
     "bytes": 4_000_000,
+    "carries": True,
     "small": 4_000,
     "skew": 0.0,
     "floor": 0,

@@ -34,6 +34,7 @@ ROLE_OF: dict[str, Role | None] = {
     "grants": None,
     "adopt": None,
     "config": None,
+    "subscribers": None,
     "dev": None,
     "reconcile": None,
 }

@@ -11,6 +11,7 @@ from relay.operate.remedies import one_version
 from relay.outbox import schema
 from relay.outbox.grants import FIRST_VERSION, MARKED
 from relay.outbox.queue import Keys, Queue
+from relay.outbox.rows import MOVED
 
 MANY_DEAD = 100_000
 LONG_WITHOUT_VACUUM = 3_600.0
@@ -55,6 +56,9 @@ def outbox_checks(look: Look) -> list[Check]:
     async def queue() -> Sequence[Finding]:
         return judge_queue(await look.queue(MOST_COUNTED))
 
+    async def takers() -> Sequence[Finding]:
+        return judge_takers(await look.row("went", moved=MOVED))
+
     return [
         Check("schema", version),
         Check("objects", objects),
@@ -63,6 +67,7 @@ def outbox_checks(look: Look) -> list[Check]:
         Check("identity", sequence),
         Check("vacuum", vacuum),
         Check("queue", queue),
+        Check("takers", takers),
     ]
 
 
@@ -190,6 +195,22 @@ def judge_queue(queue: Queue) -> Sequence[Finding]:
             )
         )
     return findings or (ok("queue", "nothing is overdue, and nothing failed"),)
+
+
+def judge_takers(row: dict[str, Any]) -> Sequence[Finding]:
+    """Each event goes one way: to the broker, or into the inbox of this database."""
+    if not row["into_inbox"]:
+        return (ok("takers", "no consumer takes events out of this outbox itself"),)
+    both = "; some went to a broker meanwhile" if row["to_broker"] else ""
+    return (
+        warn(
+            "takers",
+            "consumers with source='outbox' have taken events out of this outbox within the last hour: what they take, "
+            f"no relay publishes, and what a relay publishes, they do not get{both}",
+            "run no relay on this outbox; or give these consumers a subscription, and end them: "
+            "python -m consumers subscribers list",
+        ),
+    )
 
 
 def _blocked(keys: Keys) -> str:

@@ -1,6 +1,7 @@
 -- A row that was scheduled or put off is claimed when it is due, by one relay at a time.
 -- Rows of topics that take nothing now are left where they are, unlocked, and do not fill the limit.
 -- Of the rows it locks it answers with as many as fit into the bytes; the rest is released with the transaction.
+-- Whoever moves rows inside of the database asks for none of what they carry.
 with locked as materialized (
     select id, event_id, event_type, aggregate_type, aggregate_id, topic, payload, attributes, size_bytes,
            created_at, attempt_count, available_at
@@ -16,7 +17,8 @@ with locked as materialized (
 ), bounded as (
     select *, sum(size_bytes) over (order by available_at, id rows unbounded preceding) - size_bytes as bytes_before from locked
 )
-select id, event_id::text, event_type, aggregate_type, aggregate_id, topic, payload, nullif(attributes, '{}'),
+select id, event_id::text, event_type, aggregate_type, aggregate_id, topic,
+       case when %(carries)s then payload end, case when %(carries)s then nullif(attributes, '{}') end,
        size_bytes, to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), attempt_count,
        null as ordering_key
   from bounded

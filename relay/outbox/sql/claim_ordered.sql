@@ -1,7 +1,7 @@
 -- Of each key a beginning is claimed, as its rows are once they are locked: it ends before the first that somebody else
 -- holds, that is put off, or that has failed and blocks its key. What is published or given up by now is passed over.
 -- Rows are locked by their ids alone. Of those that may be sent it answers with as many as fit into the bytes; the rest
--- is released with the transaction.
+-- is released with the transaction. Whoever moves rows inside of the database asks for none of what they carry.
 with locked as materialized (
     select place, wanted.key_place, event.*
       from unnest(%(ids)s::bigint[], %(key_places)s::integer[]) with ordinality as wanted (id, key_place, place)
@@ -20,8 +20,9 @@ with locked as materialized (
               from locked) as judged
      where reached
 )
-select id, event_id::text, event_type, aggregate_type, aggregate_id, topic, case when taken then payload end,
-       nullif(attributes, '{}'), size_bytes, to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
-       attempt_count, ordering_key, case when taken then 'taken' when out then 'out' else 'cut' end as standing
+select id, event_id::text, event_type, aggregate_type, aggregate_id, topic,
+       case when taken and %(carries)s then payload end, case when %(carries)s then nullif(attributes, '{}') end,
+       size_bytes, to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), attempt_count,
+       ordering_key, case when taken then 'taken' when out then 'out' else 'cut' end as standing
   from (select *, not out and bytes - size_bytes < %(bytes)s as taken from reached) as bounded
  order by place

@@ -33,6 +33,7 @@ from consumers.events import (
     InboxAway,
     InboxBack,
     LeaseRecovered,
+    Moved,
     NoteLost,
     OutcomeIgnored,
     PipelineFault,
@@ -48,6 +49,7 @@ from consumers.events import (
     StoreBack,
     Stored,
     Throttled,
+    WakeUpLost,
 )
 from consumers.line_table import LINES as TABLE
 from consumers.received import Received, Undecodable
@@ -385,6 +387,45 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "again_in_seconds": 0.25,
             "consequence": "nothing that arrives is stored or acknowledged; the subscription keeps it, and none pays",
             "remedy": SERVER_BACK,
+        },
+    ),
+    (
+        InboxAway("billing", "move", _gone(), 0.25),
+        {
+            "level": "error",
+            "event": "inbox_failed",
+            "consumer": "billing",
+            "operation": "move",
+            "code": "57P01",
+            "error": "StoreUnavailableError: the inbox was not reached: 57P01: going away",
+            "again_in_seconds": 0.25,
+            "consequence": "nothing is taken out of the outbox, which keeps it",
+            "remedy": SERVER_BACK,
+        },
+    ),
+    (
+        Moved("billing", 3, 6, 0.0123),
+        {
+            "level": "debug",
+            "event": "moved",
+            "consumer": "billing",
+            "events": 3,
+            "deliveries": 6,
+            "seconds": 0.012,
+        },
+    ),
+    (
+        WakeUpLost("billing", OSError("deaf"), 30.0),
+        {
+            "level": "warning",
+            "event": "wake_up_lost",
+            "consumer": "billing",
+            "code": "OSError",
+            "error": "OSError: deaf",
+            "again_in_seconds": 30.0,
+            "consequence": "new events in the outbox are found by polls, every INBOX_POLL_MS, until notifications "
+            "arrive",
+            "remedy": "none is needed where a pooler is in between, or when the server comes back",
         },
     ),
     (
