@@ -103,10 +103,9 @@ class Table:
 
     async def settle(self, words: Sequence[Word]) -> list[str]:
         """Say what becomes of rows; for each what became of that."""
-        said = {word.owned.id: place for place, word in enumerate(words)}
         answers = [""] * len(words)
-        for id_, answer in await self._words.ask("settle", _columns(words)):
-            answers[said[int(id_)]] = answer
+        for place, answer in await self._words.ask("settle", _columns(words)):
+            answers[int(place) - 1] = answer
         return answers
 
     async def confirm(self, owned: Sequence[Owned]) -> list[bool]:
