@@ -117,11 +117,10 @@ class Table:
     async def renew(self, owned: Sequence[Owned]) -> tuple[float, list[str]]:
         """Renew leases; until when those are ours that were, and for each: renewed, held or lost."""
         deadline = self._monotonic() + self.identity.lease_seconds
-        place = {each.id: index for index, each in enumerate(owned)}
         answers = [""] * len(owned)
         values = {**_names(owned), "lease": self.identity.lease_seconds}
-        for id_, answer in await self._leases.ask("renew", values):
-            answers[place[int(id_)]] = answer
+        for place, answer in await self._leases.ask("renew", values):
+            answers[int(place) - 1] = answer
         return deadline, answers
 
     async def recover(self, most: int = MOST_ROWS) -> list[Recovered]:
