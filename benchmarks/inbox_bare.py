@@ -21,7 +21,7 @@ from benchmarks.memory_source import EVENT_TYPE, deliveries
 from consumers.delivery import Delivery
 from consumers.inbox.session import statement
 from relay.postgres.statements import numbers, texts
-from relay.postgres.wire import identifier, prepared
+from relay.postgres.wire import Unread, identifier, prepared
 
 BATCHES = "batches"
 _BATCH = 500
@@ -51,6 +51,7 @@ class Bare:
             url, autocommit=True, prepare_threshold=None, client_encoding="SQL_ASCII"
         )
         psycopg.ClientCursor(self._connection).execute(statement("enter"), _ENTER)
+        self._connection.adapters.register_loader("jsonb", Unread)
         self._cursor = self._connection.cursor()
 
     def prepare(self, *names: str) -> None:
