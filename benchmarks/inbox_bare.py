@@ -1,8 +1,9 @@
-"""The inbox's statements without the SDK: `python -m benchmarks.inbox_bare batches MANY BATCH`, or `complete MANY CONNECTIONS`.
+"""The inbox's statements without the SDK: `python -m benchmarks.inbox_bare KIND MANY AT_ONCE`.
 
-A plain loop receives a batch, claims it, and settles it, in one statement each. With `complete` it receives and claims
-batches, and each delivery is completed in a transaction of its own beside an insert, in one message, over so many
-connections. What is stored is written as SQL before the clock begins; there is no failure that it survives.
+With KIND `batches` a plain loop receives a batch of so many, claims it, and settles it, in one statement each. With
+`complete` it receives and claims batches, and each delivery is completed in a transaction of its own beside an insert,
+in one message, over so many connections. What is stored is written as SQL before the clock begins; there is no failure
+that it survives.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What an inbox takes and finishes in a second: with the SDK, with its statements alone, and beside queues of others."""
+"""What an inbox receives and finishes in a second: with the SDK, by its statements alone, and queues of others."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -75,9 +75,7 @@ def measure(stand: Stand, size: Size) -> Iterator[Figure]:
             able.append(entrant)
     quicker = _QUICKER if size.quick else 1
     ours = [variant.measured(stand, quicker) for variant in VARIANTS]
-    theirs = [
-        partial(_theirs, stand, entrant, max(_LEAST, _JOBS[entrant.peer.package] // quicker)) for entrant in able
-    ]
+    theirs = [partial(_theirs, stand, entrant, max(_LEAST, _JOBS[entrant.peer.package] // quicker)) for entrant in able]
     # What is compared most follows each other.
     turns = [ours[0], *theirs, *ours[1:]]
     found: dict[str, list[float]] = {}
