@@ -17,14 +17,14 @@ from uuid import uuid4
 import psycopg
 
 from benchmarks.contest import answer, take_part
-from benchmarks.inbox_consumer import COMPLETE, CONSUMER
 from benchmarks.memory_source import EVENT_TYPE, deliveries
+from benchmarks.sections.inbox import BATCHES, COMPLETE
 from consumers.delivery import Delivery
 from consumers.inbox.session import statement
 from relay.postgres.statements import numbers, texts
 from relay.postgres.wire import Unread, identifier, prepared
 
-BATCHES = "batches"
+CONSUMER = "bench"
 _BATCH = 500
 _ENTER = {"search_path": "public", "statement_ms": "10000", "local": False}
 # What `settle` says of a delivery whose handler has returned.

@@ -14,6 +14,7 @@ from dataclasses import replace
 from benchmarks.consuming import Nowhere
 from benchmarks.contest import answer, take_part
 from benchmarks.memory_source import EVENT_TYPE, MemorySource, deliveries
+from benchmarks.sections.inbox import COMPLETE, NOTHING
 from consumers import Consumer, Context, Received
 from consumers.events import DeliverySettled, Fate
 from consumers.inbox.building import Place, build
@@ -22,8 +23,6 @@ from consumers.runtime import Runtime
 from consumers.sources.source import Demand, Take
 from relay.kernel.command import spare_the_collector
 
-NOTHING, COMPLETE = "nothing", "complete"
-CONSUMER = "bench"
 # Those of INBOX_LEASE_MS, INBOX_HEARTBEAT_MS, INBOX_POLL_MS.
 _PLACE = Place(url="", schema="public", lease_seconds=60.0, heartbeat_seconds=15.0, poll_seconds=0.5, connections=0)
 _SECONDS = 120.0
@@ -80,7 +79,7 @@ async def main(kind: str, many: int, concurrency: int) -> None:
 
 
 def _consumer(kind: str, concurrency: int) -> Consumer:
-    consumer = Consumer(CONSUMER, dedup="inbox", concurrency=concurrency)
+    consumer = Consumer("bench", dedup="inbox", concurrency=concurrency)
     consumer.on(EVENT_TYPE)({NOTHING: _nothing, COMPLETE: _complete}[kind])
     return consumer
 

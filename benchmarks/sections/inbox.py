@@ -10,8 +10,6 @@ from benchmarks.contest import Contestant, ContestError, race, start
 from benchmarks.databases import count, database, settle
 from benchmarks.environment import ROOT
 from benchmarks.figures import Figure, Size
-from benchmarks.inbox_bare import BATCHES
-from benchmarks.inbox_consumer import COMPLETE, NOTHING
 from benchmarks.peers.table import Entrant, workers
 from benchmarks.stand import Stand
 from consumers.inbox.schema import INBOX
@@ -19,10 +17,13 @@ from relay.postgres.schema import Versions
 
 TITLE = "An inbox, with handlers that do nothing"
 SECTION, UNIT = "inbox", "deliveries/s"
+# What handlers do, and how the bare loop works.
+NOTHING, COMPLETE, BATCHES = "nothing", "complete", "batches"
 MANY, DEFAULT = "200 at once", "10 at once, the default"
-COMPLETED, COMPLETED_MORE = "ctx.complete, 10 connections", "ctx.complete, 30 connections"
+COMPLETED, COMPLETED_MORE = "ctx.complete, 10 at once", "ctx.complete, 30 at once"
 BARE, BARE_SMALL = "bare SQL, batches of 500", "bare SQL, batches of 50"
-BARE_COMPLETED = "bare SQL, inbox_complete, 10 connections"
+BARE_COMPLETED = "bare inbox_complete, 10 at once"
+WORKED, STORED = "worked off", "with storing"
 _CONSUMER, _BARE = "benchmarks.inbox_consumer", "benchmarks.inbox_bare"
 _QUICKER = 4
 _TRIAL = 50
@@ -66,30 +67,24 @@ VARIANTS = (
 
 
 def measure(stand: Stand, size: Size) -> Iterator[Figure]:
-    """Each in turns with the others, so many times: those of the inbox, and of a peer one between two of them."""
+    """Each in turns with the others, so many times; who is compared with a peer stands beside it."""
     able: list[Entrant] = []
     for entrant in workers():
         if why := entrant.missing or _fails(stand, entrant):
-            yield Figure(SECTION, entrant.title, UNIT, skipped=why)
+            yield Figure(SECTION, _title(entrant), UNIT, skipped=why)
         else:
             able.append(entrant)
     quicker = _QUICKER if size.quick else 1
     ours = [variant.measured(stand, quicker) for variant in VARIANTS]
     theirs = [partial(_theirs, stand, entrant, max(_LEAST, _JOBS[entrant.peer.package] // quicker)) for entrant in able]
-    # What is compared most follows each other.
-    turns = [ours[0], *theirs, *ours[1:]]
-    found: dict[str, list[float]] = {}
+    turns = [*theirs[:1], ours[0], *theirs[1:], *ours[1:]]
+    found: dict[str, list[float]] = {variant.name: [] for variant in VARIANTS}
     for number in range(size.rounds):
         for turn in reversed(turns) if number % 2 else turns:
             for name, value in turn().items():
                 found.setdefault(name, []).append(value)
     for name, values in found.items():
         yield Figure(SECTION, name, UNIT, tuple(values))
-
-
-def stored_and_worked(title: str) -> str:
-    """The figure of a peer that is about what ours is about."""
-    return f"{title}, stored and worked off"
 
 
 def _ours(stand: Stand, variant: Variant, many: int) -> Found:
@@ -122,8 +117,8 @@ def _theirs(stand: Stand, entrant: Entrant, many: int) -> Found:
         if left := count(url, entrant.peer.left):
             raise ContestError(f"{entrant.title} has left {left} of {many} jobs")
     return {
-        stored_and_worked(entrant.title): many / (found["stored"] + found["worked"]),
-        f"{entrant.title}, worked off": many / found["worked"],
+        f"{_title(entrant)}, {WORKED}": many / found["worked"],
+        f"{_title(entrant)}, {STORED}": many / (found["stored"] + found["worked"]),
     }
 
 
@@ -139,3 +134,7 @@ def _fails(stand: Stand, entrant: Entrant) -> str:
     except (ContestError, psycopg.Error, OSError) as error:
         return f"it does not work here: {error}"
     return ""
+
+
+def _title(entrant: Entrant) -> str:
+    return f"{entrant.peer.package} {entrant.version}".rstrip()
