@@ -11,10 +11,10 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from uuid import UUID
 
 from benchmarks.contest import answer, take_part
 from benchmarks.emitting_drivers import DRIVERS, Driver
+from benchmarks.ids import time_ordered
 from benchmarks.sections.emit import BARE, BULK_BARE, BULK_EMIT, EMIT
 from relay import Event
 
@@ -90,7 +90,7 @@ def _event(number: int) -> Event:
 
 
 def _row(number: int) -> tuple[str, ...]:
-    event_id = _time_ordered()
+    event_id = str(time_ordered())
     envelope = {
         "event_id": event_id,
         "event_type": _TYPE,
@@ -100,13 +100,6 @@ def _row(number: int) -> tuple[str, ...]:
         "data": _data(number),
     }
     return event_id, _TYPE, _AGGREGATE, str(number), json.dumps(envelope)
-
-
-def _time_ordered() -> str:
-    """Version 7: a random one would cost whoever inserts it more."""
-    moment = time.time_ns() // 1_000_000
-    rest = int.from_bytes(os.urandom(10), "big")
-    return str(UUID(int=moment << 80 | 0x7 << 76 | (rest >> 68) << 64 | 0b10 << 62 | rest & (1 << 62) - 1))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from benchmarks.figures import Figure
-from benchmarks.sections import emit
+from benchmarks.sections import emit, inbox
 
 
 class Way(Enum):
@@ -59,6 +59,30 @@ class Named:
         return [] if self.find(figures) else [str(self)]
 
 
+@dataclass(frozen=True)
+class OfPackage:
+    """The figure of a package in whatever version, that ends with these words."""
+
+    section: str
+    package: str
+    ending: str
+
+    def __str__(self) -> str:
+        return f"{self.section}: {self.package}, {self.ending}"
+
+    def find(self, figures: Iterable[Figure]) -> Figure | None:
+        """The figure, if it was measured."""
+        found = (figure for figure in figures if figure.section == self.section and figure.values)
+        return next((each for each in found if self._is(each.name)), None)
+
+    def missing(self, figures: Iterable[Figure]) -> list[str]:
+        """Its own name, unless it was measured."""
+        return [] if self.find(figures) else [str(self)]
+
+    def _is(self, name: str) -> bool:
+        return name.startswith(f"{self.package} ") and name.endswith(f", {self.ending}")
+
+
 PEERS = "peers"
 RELAY = Named(PEERS, "relay")
 
@@ -94,7 +118,7 @@ class Claim:
     name: str
     wanted: Bound
     of: Named
-    over: Named | BestPeer | None = None  # without it, the figure itself is what is bounded
+    over: Named | OfPackage | BestPeer | None = None  # without it, the figure itself is what is bounded
 
     def judge(self, figures: Sequence[Figure]) -> "Ratio":
         """What was reached."""
@@ -188,8 +212,8 @@ def _named(section: str) -> Callable[[str], Named]:
     return lambda name: Named(section, name)
 
 
-_drain, _latency, _emit, _growth, _memory, _consume = map(
-    _named, ("drain", "latency", "emit", "growth", "memory", "consume")
+_drain, _latency, _emit, _growth, _memory, _consume, _inbox = map(
+    _named, ("drain", "latency", "emit", "growth", "memory", "consume", "inbox")
 )
 _LEAST, _MOST, _BELOW = Way.AT_LEAST, Way.AT_MOST, Way.BELOW
 
@@ -241,5 +265,15 @@ CLAIMS = (
         Bound(_LEAST, 0.9),
         _consume("check_and_mark_processed"),
         _consume("its script alone"),
+    ),
+    Claim("a consumer with an inbox", Bound(_LEAST, 5_000, "deliveries/s"), _inbox(inbox.MANY)),
+    *(
+        Claim(
+            f"a consumer with an inbox, beside {package} that only works off",
+            Bound(_LEAST, least),
+            _inbox(inbox.MANY),
+            OfPackage("inbox", package, inbox.WORKED),
+        )
+        for package, least in (("procrastinate", 3), ("pgqueuer", 0.25))
     ),
 )

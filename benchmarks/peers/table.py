@@ -40,6 +40,8 @@ PEERS = (
     Peer("faststream-outbox", PYTHON, "select count(*) from outbox", 6_000),
     Peer("procrastinate", PYTHON, "select count(*) from procrastinate_jobs", 700),
 )
+# Queues in Python that give each job a lease or an owner of its own, as an inbox does.
+JOBS = ("pgqueuer", "procrastinate")
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,17 @@ def node_version(program: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", said))
 
 
-def _in_python(peer: Peer, venv: Path) -> Entrant:
+def workers(venv: Path = VENV) -> list[Entrant]:
+    """Those whose jobs are measured by themselves, without a broker."""
+    return [_in_python(peer, venv, "jobs") for peer in PEERS if peer.package in JOBS]
+
+
+def _in_python(peer: Peer, venv: Path, what: str = "drain") -> Entrant:
     site = [str(path) for path in venv.glob("lib/python*/site-packages")]
     version = next((found.version for found in distributions(name=peer.package, path=site)), None) if site else None
     if version is None:
         return Entrant(peer, missing=f"not installed: {_INSTALL} installs it")
-    program = f"benchmarks.peers.{peer.stem}_drain"
+    program = f"benchmarks.peers.{peer.stem}_{what}"
     return Entrant(peer, version, (str(venv / "bin" / "python"), "-m", program))
 
 

@@ -5,7 +5,21 @@ from typing import cast
 
 from benchmarks.figures import Section
 
-NAMES = ("drain", "cpu", "limit", "peers", "latency", "emit", "emitters", "growth", "memory", "idle", "keys", "consume")
+NAMES = (
+    "drain",
+    "cpu",
+    "limit",
+    "peers",
+    "latency",
+    "emit",
+    "emitters",
+    "growth",
+    "memory",
+    "idle",
+    "keys",
+    "consume",
+    "inbox",
+)
 
 
 def load(name: str) -> Section:

@@ -1,14 +1,12 @@
 """The same backlog, drained by the relay and by others: each with its own table, into the same emulator, in turns."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
-from urllib.parse import urlsplit
 
 import psycopg
-from psycopg import sql
 
 from benchmarks.contest import ContestError, start
+from benchmarks.databases import count, database, settle
 from benchmarks.drains import UNIT, Backlog, Task, drain, warm_up
 from benchmarks.environment import ROOT
 from benchmarks.figures import Figure, Size, in_turns
@@ -53,13 +51,13 @@ def drain_peer(stand: Stand, entrant: Entrant, events: int, *, all_read: bool = 
 
     Its seconds end with the last message that the broker took: how long it takes to come to an end is not counted.
     """
-    with _database(stand, f"bench_peer_{entrant.peer.stem}") as url:
+    with database(stand, f"bench_peer_{entrant.peer.stem}") as url:
         asked = Task(
             entrant.title,
             Backlog(events),
             enter=lambda topic: [start([*entrant.command, topic, str(events)], _environment(stand, url), ROOT)],
-            fill=partial(_settle, url),
-            left=partial(_count, url, entrant.peer.left),
+            fill=partial(settle, url),
+            left=partial(count, url, entrant.peer.left),
         )
         try:
             (found,) = asked.timed(stand, all_read=all_read).answers
@@ -78,29 +76,3 @@ def _fails(stand: Stand, entrant: Entrant) -> str:
     except (ContestError, psycopg.Error, OSError) as error:
         return f"it does not work here: {error}"
     return ""
-
-
-@contextmanager
-def _database(stand: Stand, name: str) -> Iterator[str]:
-    """A database of its own, for as long as the block lasts."""
-    drop = sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name))
-    with psycopg.connect(stand.database_url, autocommit=True) as connection:
-        connection.execute(drop)
-        connection.execute(sql.SQL("create database {}").format(sql.Identifier(name)))
-        try:
-            yield urlsplit(stand.database_url)._replace(path=f"/{name}").geturl()
-        finally:
-            connection.execute(drop)
-
-
-def _settle(url: str) -> None:
-    """Leave nothing of the setup to be written while the peer is measured."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("vacuum analyze")
-        connection.execute("checkpoint")
-
-
-def _count(url: str, query: str) -> int:
-    with psycopg.connect(url) as connection:
-        row = connection.execute(query.encode()).fetchone()
-    return int(row[0]) if row else 0

@@ -103,10 +103,9 @@ class Table:
 
     async def settle(self, words: Sequence[Word]) -> list[str]:
         """Say what becomes of rows; for each what became of that."""
-        said = {word.owned.id: place for place, word in enumerate(words)}
         answers = [""] * len(words)
-        for id_, answer in await self._words.ask("settle", _columns(words)):
-            answers[said[int(id_)]] = answer
+        for place, answer in await self._words.ask("settle", _columns(words)):
+            answers[int(place) - 1] = answer
         return answers
 
     async def confirm(self, owned: Sequence[Owned]) -> list[bool]:
@@ -118,11 +117,10 @@ class Table:
     async def renew(self, owned: Sequence[Owned]) -> tuple[float, list[str]]:
         """Renew leases; until when those are ours that were, and for each: renewed, held or lost."""
         deadline = self._monotonic() + self.identity.lease_seconds
-        place = {each.id: index for index, each in enumerate(owned)}
         answers = [""] * len(owned)
         values = {**_names(owned), "lease": self.identity.lease_seconds}
-        for id_, answer in await self._leases.ask("renew", values):
-            answers[place[int(id_)]] = answer
+        for place, answer in await self._leases.ask("renew", values):
+            answers[int(place) - 1] = answer
         return deadline, answers
 
     async def recover(self, most: int = MOST_ROWS) -> list[Recovered]:

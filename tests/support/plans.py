@@ -59,9 +59,20 @@ def run(connection: psycopg.Connection[Any], prepared: Prepared, values: dict[st
 
 def scans_of(connection: psycopg.Connection[Any], prepared: Prepared, values: dict[str, Any]) -> list[dict[str, Any]]:
     """The same of a statement that is prepared."""
+    return tables(plan_of(connection, prepared, values))
+
+
+def plan_of(connection: psycopg.Connection[Any], prepared: Prepared, values: dict[str, Any]) -> dict[str, Any]:
+    """Run a statement that is prepared; answer with the root of its plan."""
     row = run(connection, prepared, values, "explain (analyze, buffers, format json, timing off)")
     plan = row[0] if isinstance(row[0], list) else json.loads(row[0])
-    return [node for node in nodes(plan[0]["Plan"]) if node["Node Type"].endswith("Scan") and "Relation Name" in node]
+    root: dict[str, Any] = plan[0]["Plan"]
+    return root
+
+
+def tables(plan: dict[str, Any]) -> list[dict[str, Any]]:
+    """Its nodes that look at any table."""
+    return [node for node in nodes(plan) if node["Node Type"].endswith("Scan") and "Relation Name" in node]
 
 
 def touching(nodes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ with said as materialized (
            select from inbox_deliveries where id = said.id and token = said.token and state = 'processing'
            ) as held
 ), free as materialized (
-    select held.id
+    select ours.*
       from ours
      cross join lateral (
            select id
@@ -22,10 +22,9 @@ with said as materialized (
            ) as held
 ), shown as (
     update inbox_deliveries as delivery
-       set stage = case when ours.staged then nullif(ours.stage, '') else delivery.stage end,
-           progress = coalesce(ours.progress, delivery.progress)
+       set stage = case when free.staged then nullif(free.stage, '') else delivery.stage end,
+           progress = coalesce(free.progress, delivery.progress)
       from free
-      join ours using (id)
      where delivery.id = free.id
 ), told as (
     insert into inbox_history (delivery_id, what, detail) select id, what, detail::jsonb from ours

@@ -1,8 +1,9 @@
 -- A lease is renewed by whoever has its token; one that a transaction is ending is passed over, and is not lost by that.
 with asked as materialized (
-    select * from unnest(%(ids)s::bigint[], %(tokens)s::uuid[]) as asked(id, token)
+    select *
+      from unnest(%(ids)s::bigint[], %(tokens)s::uuid[]) with ordinality as asked(id, token, place)
 ), free as materialized (
-    select lease.delivery_id
+    select lease.delivery_id, asked.place
       from asked
      cross join lateral (
            select delivery_id
@@ -15,11 +16,12 @@ with asked as materialized (
        set expires_at = statement_timestamp() + make_interval(secs => %(skew)s::float8 + %(lease)s)
       from free
      where lease.delivery_id = free.delivery_id
-    returning lease.delivery_id
+    returning free.place
 )
-select asked.id,
-       case when renewed.delivery_id is not null then 'renewed'
-            when exists (select from inbox_leases where delivery_id = asked.id and token = asked.token) then 'held'
+select place, 'renewed' from renewed
+union all
+select place,
+       case when exists (select from inbox_leases where delivery_id = asked.id and token = asked.token) then 'held'
             else 'lost' end
   from asked
-  left join renewed on renewed.delivery_id = asked.id
+ where place not in (select place from renewed)

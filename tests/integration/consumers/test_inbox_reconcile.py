@@ -260,9 +260,7 @@ async def test_an_event_of_a_transaction_that_commits_late_is_waited_for(inbox_d
     assert stored(inbox_database) == [first, second]
 
 
-async def test_a_transaction_that_stays_open_is_told_of(
-    inbox_database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_transaction_that_stays_open_is_told_of(inbox_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What can be seen is rebuilt meanwhile."""
     monkeypatch.setattr(origins, "PATIENCE_SECONDS", 0.2)
     with psycopg.connect(inbox_database) as late:
@@ -290,7 +288,9 @@ async def test_pages_are_bounded_in_bytes(inbox_database: str, monkeypatch: pyte
 
 async def test_a_database_without_an_outbox_is_refused(inbox_database: str) -> None:
     """With what else there is."""
-    with pytest.raises(ConfigurationError, match=r"schema 'other' of this database has no outbox_events .* RELAY_SCHEMA"):
+    with pytest.raises(
+        ConfigurationError, match=r"schema 'other' of this database has no outbox_events .* RELAY_SCHEMA"
+    ):
         await Desk(inbox_database, consumer_of(), outbox_schema="other").run()
 
 
@@ -380,9 +380,7 @@ class TestAFunctionOfTheConsumersOwn:
             (OSError("away"), "failed: OSError: away"),
         ],
     )
-    async def test_what_it_does_wrong_is_said_in_a_sentence(
-        self, inbox_database: str, answer: Any, words: str
-    ) -> None:
+    async def test_what_it_does_wrong_is_said_in_a_sentence(self, inbox_database: str, answer: Any, words: str) -> None:
         """And what was stored before stays."""
         consumer = consumer_of()
 

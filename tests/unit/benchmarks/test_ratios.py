@@ -5,7 +5,7 @@ import statistics
 import pytest
 
 from benchmarks.figures import Figure
-from benchmarks.ratios import CLAIMS, BestPeer, Bound, Claim, Named, Verdict, Way, judged, paired, verdict
+from benchmarks.ratios import CLAIMS, BestPeer, Bound, Claim, Named, OfPackage, Verdict, Way, judged, paired, verdict
 
 WANTED = Bound(Way.AT_LEAST, 0.9)
 CLAIM = Claim("a backlog", WANTED, Named("drain", "400 B"), Named("drain", "limit, 400 B"))
@@ -100,6 +100,23 @@ def test_the_best_peer_of_some_is_told_as_such() -> None:
 
     assert str(ratio) == "reached: a backlog ≥ 2.5 (it is 3; without b 2 (Python))"
     assert ratio.over == "peers: a 1 (Node)"
+
+
+def test_a_peer_is_found_in_whatever_version_it_was_measured() -> None:
+    """By its package and by what the figure is about; what was skipped is missing."""
+    wanted = OfPackage("inbox", "pgqueuer", "worked off")
+    figures = [
+        figure("pgqueuer 1.6.0, with storing", 2, section="inbox"),
+        figure("pgqueuer-extra 1.6.0, worked off", 3, section="inbox"),
+        figure("pgqueuer 1.6.0, worked off", 4, section="inbox"),
+        figure("pgqueuer 1.6.0, worked off", 5, section="peers"),
+    ]
+
+    found = wanted.find(figures)
+
+    assert found
+    assert (found.values, wanted.missing(figures)) == ((4,), [])
+    assert wanted.missing(figures[:2]) == ["inbox: pgqueuer, worked off"]
 
 
 def test_a_value_of_its_own_needs_no_other() -> None:
