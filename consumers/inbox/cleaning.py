@@ -58,7 +58,7 @@ class Cleaning:
         try:
             return await self._round(budget)
         finally:
-            await self._session.close()
+            await self._session.rest()
 
     async def close(self) -> None:
         """End the session."""

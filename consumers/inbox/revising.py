@@ -93,7 +93,7 @@ class Revising:
             for meaning in list(self._left):
                 requeued += await self._walk(meaning, budget)
         finally:
-            await self._session.close()
+            await self._session.rest()
         return Report(updated=requeued, next=Next.AGAIN if self._left and budget.spent(0) else Next.IDLE)
 
     async def close(self) -> None:

@@ -61,6 +61,10 @@ class Session:
                 await self._drop()
                 raise
 
+    async def rest(self) -> None:
+        """End the session until the next statement, of whoever asks one after the other."""
+        await self._drop()
+
     async def close(self) -> None:
         """End the session, and make none any more."""
         self._is_cut = True

@@ -20,7 +20,7 @@ from consumers.testing import in_memory
 from relay import Event, emit
 from relay.errors import OperateError
 from tests.support.inbox import history, rows
-from tests.support.upkeep import count, fill, hand_on, once
+from tests.support.upkeep import count, fill, hand_on, once, somebody_waits
 
 NOW = datetime.now(UTC)
 
@@ -156,7 +156,8 @@ async def test_what_is_not_to_be_handled_is_left_out(inbox_database: str) -> Non
     with psycopg.connect(inbox_database) as connection:
         connection.execute(
             "update outbox_events set failed_at = now(), failure_reason = 'discarded' where id = 1;"
-            "update outbox_events set aggregate_id = '(forgotten)', payload = payload || '{\"redacted\": true}' where id = 2;"
+            "update outbox_events set aggregate_id = '(forgotten)', payload = payload || '{\"redacted\": true}' "
+            "where id = 2;"
             "update outbox_events set created_at = now() - interval '91 days' where id = 3"
         )
     tally = await Desk(inbox_database, consumer_of()).run()
@@ -248,21 +249,14 @@ async def test_an_event_of_a_transaction_that_commits_late_is_waited_for(inbox_d
         first = emit(late, order(1)).event_id
         (second,) = emitted(inbox_database, order(2))
         running = asyncio.create_task(Desk(inbox_database, consumer_of()).run())
-        query = (
-            "select count(*) from pg_stat_activity where datname = current_database() "
-            "and query like '%outbox_settled%' and pid <> pg_backend_pid()"
-        )
-        while not count(inbox_database, query):
-            await asyncio.sleep(0.01)
+        await somebody_waits(inbox_database, "query like '%outbox_settled%'")
         assert rows(inbox_database) == []
         late.commit()
         assert (await running).stored == 2
     assert stored(inbox_database) == [first, second]
 
 
-async def test_a_transaction_that_stays_open_is_told_of(
-    inbox_database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_transaction_that_stays_open_is_told_of(inbox_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What can be seen is rebuilt meanwhile."""
     monkeypatch.setattr(origins, "PATIENCE_SECONDS", 0.2)
     with psycopg.connect(inbox_database) as late:
@@ -290,7 +284,9 @@ async def test_pages_are_bounded_in_bytes(inbox_database: str, monkeypatch: pyte
 
 async def test_a_database_without_an_outbox_is_refused(inbox_database: str) -> None:
     """With what else there is."""
-    with pytest.raises(ConfigurationError, match=r"schema 'other' of this database has no outbox_events .* RELAY_SCHEMA"):
+    with pytest.raises(
+        ConfigurationError, match=r"schema 'other' of this database has no outbox_events .* RELAY_SCHEMA"
+    ):
         await Desk(inbox_database, consumer_of(), outbox_schema="other").run()
 
 
@@ -328,7 +324,7 @@ class TestAFunctionOfTheConsumersOwn:
         """With its data, actor and attributes."""
         seen: list[Received[Any]] = []
         consumer = Consumer("billing", dedup="inbox")
-        consumer.on("order.*")(lambda event: seen.append(event))
+        consumer.on("order.*")(seen.append)
 
         @consumer.reconcile
         async def tell(position: Any, page: int) -> tuple[list[Missing], Any]:
@@ -380,9 +376,7 @@ class TestAFunctionOfTheConsumersOwn:
             (OSError("away"), "failed: OSError: away"),
         ],
     )
-    async def test_what_it_does_wrong_is_said_in_a_sentence(
-        self, inbox_database: str, answer: Any, words: str
-    ) -> None:
+    async def test_what_it_does_wrong_is_said_in_a_sentence(self, inbox_database: str, answer: Any, words: str) -> None:
         """And what was stored before stays."""
         consumer = consumer_of()
 
