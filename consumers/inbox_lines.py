@@ -4,12 +4,23 @@ from dataclasses import asdict
 from typing import Any, assert_never
 
 from consumers.backlog import InboxStats
-from consumers.events import Heartbeat, HeartbeatFailed, InboxAway, InboxBack, LeaseRecovered, Stored
+from consumers.events import (
+    Heartbeat,
+    HeartbeatFailed,
+    InboxAway,
+    InboxBack,
+    InboxCleaned,
+    LeaseRecovered,
+    RevisionRequeued,
+    Stored,
+    UpkeepFailed,
+)
 from consumers.remedies import of_crash, of_inbox
 from relay.kernel.failure import code, sentence
 from relay.kernel.line_writer import LineWriter
 
-InboxEvent = Heartbeat | HeartbeatFailed | Stored | LeaseRecovered | InboxAway | InboxBack
+Upkeep = InboxCleaned | RevisionRequeued | UpkeepFailed
+InboxEvent = Heartbeat | HeartbeatFailed | Stored | LeaseRecovered | InboxAway | InboxBack | Upkeep
 
 AWAY = "inbox"
 """The kind of failure whose subject is a consumer and an operation: see `named`."""
@@ -49,6 +60,8 @@ class InboxLines:
                 self._away(event)
             case InboxBack():
                 self._lines.worked(AWAY, _subject(event))
+            case InboxCleaned() | RevisionRequeued() | UpkeepFailed():
+                self._upkeep(event)
             case _:
                 assert_never(event)
 
@@ -65,6 +78,40 @@ class InboxLines:
             "handlers do or answer does not count",
             remedy=of_inbox(event.error),
         )
+
+    def _upkeep(self, event: Upkeep) -> None:
+        match event:
+            case InboxCleaned():
+                self._lines.write(
+                    "info",
+                    "inbox_cleaned",
+                    consumer=event.consumer,
+                    deliveries=event.deliveries,
+                    seconds=round(event.seconds, 3),
+                )
+            case RevisionRequeued():
+                self._lines.write(
+                    "info",
+                    "revision_requeued",
+                    consumer=event.consumer,
+                    handler=event.handler,
+                    revision=event.revision,
+                    deliveries=event.deliveries,
+                    seconds=round(event.seconds, 3),
+                )
+            case UpkeepFailed():
+                self._lines.write(
+                    "warning",
+                    "upkeep_failed",
+                    consumer=event.consumer,
+                    operation=event.work,
+                    code=reason_of(event.error),
+                    error=sentence(event.error),
+                    consequence="deliveries are handled all the same; it is tried again, and goes on where it was",
+                    remedy=of_inbox(event.error),
+                )
+            case _:
+                assert_never(event)
 
     def _recovered(self, event: LeaseRecovered) -> None:
         self._lines.write(

@@ -24,12 +24,14 @@ from consumers.events import (
     HeartbeatFailed,
     InboxAway,
     InboxBack,
+    InboxCleaned,
     LeaseRecovered,
     NoteLost,
     OutcomeIgnored,
     PipelineFault,
     ProgressMade,
     ResultUnkept,
+    RevisionRequeued,
     ScratchLeft,
     SettleFailed,
     SourceAway,
@@ -40,6 +42,7 @@ from consumers.events import (
     StoreBack,
     Stored,
     Throttled,
+    UpkeepFailed,
 )
 from consumers.inbox_lines import AWAY, InboxEvent, InboxLines, inbox_fields, named
 from consumers.received import Subject
@@ -111,6 +114,8 @@ class LogLines:
             case StoreAway() | StoreBack() | SourceAway() | SourceBack() | SettleFailed() | DeadLetterFailed():
                 self._outage(event)
             case Heartbeat() | HeartbeatFailed() | Stored() | LeaseRecovered() | InboxAway() | InboxBack():
+                self._inbox.tell(event)
+            case InboxCleaned() | RevisionRequeued() | UpkeepFailed():
                 self._inbox.tell(event)
             case ConsumerStarted() | ConsumerStopped() | ConsumerStats() | StartWarning():
                 self._life(event)

@@ -15,7 +15,7 @@ from consumers import ConfigurationError, Consumer, Missing, Received
 from consumers.events import Fate
 from consumers.inbox import origins
 from consumers.inbox.rebuilding import Books, Whose, reconciliation
-from consumers.inbox.reconciling import Tally
+from consumers.inbox.reconciling import Reconciliation, Tally
 from consumers.testing import in_memory
 from relay import Event, emit
 from relay.errors import OperateError
@@ -60,7 +60,7 @@ class Desk:
             return await reconciling.plan()
 
     @asynccontextmanager
-    async def _reconciliation(self) -> AsyncIterator[Any]:
+    async def _reconciliation(self) -> AsyncIterator[Reconciliation]:
         books = Books(
             url=self.database,
             app="",

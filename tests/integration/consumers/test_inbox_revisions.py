@@ -166,7 +166,7 @@ async def test_what_was_discarded_or_is_not_its_own_is_left_as_it_is(inbox_datab
         {"state": "failed", "outcome": "dead", "event_type": "orders"},
         {"state": "done"},
     ):
-        fill(inbox_database, **values)  # type: ignore[arg-type]
+        fill(inbox_database, **values)
     fill(inbox_database, state="failed", outcome="dead", revision=None)
     consumer = consumer_of(2, "failed")
 
