@@ -97,8 +97,7 @@ class Revising:
         return Report(updated=requeued, next=Next.AGAIN if self._left and budget.spent(0) else Next.IDLE)
 
     async def close(self) -> None:
-        """End the session."""
-        await self._session.close()
+        """The session is ended by whoever has made it."""
 
     async def _risen(self, meaning: Meaning) -> bool:
         """Whether there is something to walk for; a rise, or a fall, is written down."""

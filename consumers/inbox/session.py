@@ -62,8 +62,9 @@ class Session:
                 raise
 
     async def rest(self) -> None:
-        """End the session until the next statement, of whoever asks one after the other."""
-        await self._drop()
+        """End the session until the next statement."""
+        async with self._turn:
+            await self._drop()
 
     async def close(self) -> None:
         """End the session, and make none any more."""
