@@ -80,19 +80,21 @@ def test_a_page_of_the_cleaning_looks_at_its_rows(connection: psycopg.Connection
     assert found == {"inbox_checkpoints_pkey": 2}
 
 
-def test_a_page_that_looks_for_old_revisions_looks_at_its_rows(connection: psycopg.Connection[Any]) -> None:
-    """By the primary key, in its order, however few of them are meant."""
+@pytest.mark.parametrize(("name", "index"), [("risen_ended", KEY), ("risen_failed", "inbox_deliveries_failed")])
+def test_a_page_that_looks_for_old_revisions_looks_at_its_rows(
+    connection: psycopg.Connection[Any], name: str, index: str
+) -> None:
+    """All that has ended by the primary key, however few of them are meant; what has failed by its own index."""
     values = {
         "consumer": "billing",
         "revision": 2,
-        "done": False,
         "exact": True,
         "event_type": "order.paid",
         "after": DELIVERIES // 2,
         "newest": DELIVERIES,
         "rows": 2_000,
     }
-    assert visited(connection, "risen_page", values) == {KEY: 2_000}
+    assert visited(connection, name, values) == {index: 2_000}
 
 
 def test_what_is_handled_again_is_found_by_its_ids(connection: psycopg.Connection[Any]) -> None:
