@@ -9,16 +9,21 @@ from consumers.events import (
     HeartbeatFailed,
     InboxAway,
     InboxBack,
+    InboxCleaned,
     LeaseRecovered,
     Moved,
+    RevisionRequeued,
     Stored,
+    UpkeepFailed,
     WakeUpLost,
 )
 from consumers.remedies import of_crash, of_inbox
 from relay.kernel.failure import code, sentence
 from relay.kernel.line_writer import LineWriter, error_fields
 
-InboxEvent = Heartbeat | HeartbeatFailed | Stored | Moved | WakeUpLost | LeaseRecovered | InboxAway | InboxBack
+Upkeep = InboxCleaned | RevisionRequeued | UpkeepFailed
+Intake = Stored | Moved | WakeUpLost
+InboxEvent = Heartbeat | HeartbeatFailed | Intake | LeaseRecovered | InboxAway | InboxBack | Upkeep
 
 AWAY = "inbox"
 """The kind of failure whose subject is a consumer and an operation: see `named`."""
@@ -70,6 +75,8 @@ class InboxLines:
                 self._away(event)
             case InboxBack():
                 self._lines.worked(AWAY, _subject(event))
+            case InboxCleaned() | RevisionRequeued() | UpkeepFailed():
+                self._upkeep(event)
             case _:
                 assert_never(event)
 
@@ -97,6 +104,40 @@ class InboxLines:
             consequence="new events in the outbox are found by polls, every INBOX_POLL_MS, until notifications arrive",
             remedy="none is needed where a pooler is in between, or when the server comes back",
         )
+
+    def _upkeep(self, event: Upkeep) -> None:
+        match event:
+            case InboxCleaned():
+                self._lines.write(
+                    "info",
+                    "inbox_cleaned",
+                    consumer=event.consumer,
+                    deliveries=event.deliveries,
+                    seconds=round(event.seconds, 3),
+                )
+            case RevisionRequeued():
+                self._lines.write(
+                    "info",
+                    "revision_requeued",
+                    consumer=event.consumer,
+                    handler=event.handler,
+                    revision=event.revision,
+                    deliveries=event.deliveries,
+                    seconds=round(event.seconds, 3),
+                )
+            case UpkeepFailed():
+                self._lines.write(
+                    "warning",
+                    "upkeep_failed",
+                    consumer=event.consumer,
+                    operation=event.work,
+                    code=reason_of(event.error),
+                    error=sentence(event.error),
+                    consequence="deliveries are handled all the same; it is tried again, and goes on where it was",
+                    remedy=of_inbox(event.error),
+                )
+            case _:
+                assert_never(event)
 
     def _recovered(self, event: LeaseRecovered) -> None:
         self._lines.write(

@@ -226,6 +226,24 @@ LINES = (
         ("consumer", "operation", *_ERROR, "again_in_seconds", *_ADVICE, *_OVER),
     ),
     Line("inbox_recovered", ("info",), "it answers again", ("consumer", "operation", *_OVER)),
+    Line(
+        "inbox_cleaned",
+        ("info",),
+        "deliveries that ended longer ago than `INBOX_RETENTION` were removed",
+        ("consumer", "deliveries", "seconds"),
+    ),
+    Line(
+        "revision_requeued",
+        ("info",),
+        "what an older revision of a handler has ended is handled again",
+        ("consumer", "handler", "revision", "deliveries", "seconds"),
+    ),
+    Line(
+        "upkeep_failed",
+        ("warning",),
+        "cleaning, or looking for old revisions, failed, and is tried again",
+        ("consumer", "operation", *_ERROR, *_ADVICE),
+    ),
     Line("throttled", ("info",), "a handler called `ctx.throttle_all`", ("consumer", "event_type", "seconds")),
     Line(
         "consumer_stats",

@@ -24,6 +24,7 @@ from consumers.events import (
     HeartbeatFailed,
     InboxAway,
     InboxBack,
+    InboxCleaned,
     LeaseRecovered,
     Moved,
     NoteLost,
@@ -31,6 +32,7 @@ from consumers.events import (
     PipelineFault,
     ProgressMade,
     ResultUnkept,
+    RevisionRequeued,
     ScratchLeft,
     SettleFailed,
     SourceAway,
@@ -41,6 +43,7 @@ from consumers.events import (
     StoreBack,
     Stored,
     Throttled,
+    UpkeepFailed,
     WakeUpLost,
 )
 from consumers.inbox_lines import AWAY, InboxEvent, InboxLines, inbox_fields, named
@@ -112,9 +115,19 @@ class LogLines:
                 write_work(self._lines, event, _event(event.consumer, event.subject), events=self._events)
             case StoreAway() | StoreBack() | SourceAway() | SourceBack() | SettleFailed() | DeadLetterFailed():
                 self._outage(event)
-            case Heartbeat() | HeartbeatFailed() | Stored() | LeaseRecovered() | InboxAway() | InboxBack():
-                self._inbox.tell(event)
-            case Moved() | WakeUpLost():
+            case (
+                Heartbeat()
+                | HeartbeatFailed()
+                | InboxAway()
+                | InboxBack()
+                | InboxCleaned()
+                | LeaseRecovered()
+                | Moved()
+                | RevisionRequeued()
+                | Stored()
+                | UpkeepFailed()
+                | WakeUpLost()
+            ):
                 self._inbox.tell(event)
             case ConsumerStarted() | ConsumerStopped() | ConsumerStats() | StartWarning():
                 self._life(event)

@@ -168,14 +168,14 @@ def build(  # noqa: PLR0913 -- each by its name
                 clock=clock,
                 jitter=jitter,
             )
-    cleans, revises = Session(connect, place.schema, skew), Session(connect, place.schema, skew)
+    aside = Session(connect, place.schema, skew)
     runners: list[Runner] = [
-        Revising(revises, handlers, consumer=consumer, owner=identity.owner, clock=clock, observe=observe)
+        Revising(aside, handlers, consumer=consumer, owner=identity.owner, clock=clock, observe=observe)
     ]
     if place.retention is not None:
         runners.append(
             Cleaning(
-                cleans,
+                aside,
                 consumer=consumer,
                 owner=identity.owner,
                 retention=place.retention,
@@ -183,7 +183,7 @@ def build(  # noqa: PLR0913 -- each by its name
                 observe=observe,
             )
         )
-    upkeep = Upkeep(consumer, runners, [cleans, revises], observe=observe, clock=clock, jitter=jitter)
+    upkeep = Upkeep(consumer, runners, aside, observe=observe, clock=clock, jitter=jitter)
     connections = Connections(place.url, place.app, place.connections)
     inbox_source = InboxSource(
         intake=intake,

@@ -58,11 +58,10 @@ class Cleaning:
         try:
             return await self._round(budget)
         finally:
-            await self._session.close()
+            await self._session.rest()
 
     async def close(self) -> None:
-        """End the session."""
-        await self._session.close()
+        """The session is ended by whoever has made it."""
 
     async def _round(self, budget: Budget) -> Report:
         began, removed, read = self._clock.monotonic(), 0, 0

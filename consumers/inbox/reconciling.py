@@ -16,6 +16,7 @@ from consumers.inbox.session import Session
 from consumers.inbox.table import MOST_ROWS
 from relay.errors import OperateError
 from relay.postgres.statements import texts
+from relay.postgres.wire import Row
 
 Progress = Callable[[str, int], None]
 # What was created about when the cleaning looks may be gone by the time that it is stored again.
@@ -143,15 +144,10 @@ class Reconciliation:
                 *[("receive", said_of(part, self._consumer)) for part in _parts(arrivals)],
                 ("checkpoint_stored", self._counted(walk, page, tally, arrivals)),
             )
-        except psycopg.DataError as error:
-            if arrivals:
-                # One of them is nothing that Postgres keeps. The position follows when all others are stored.
-                await self._store_apart(arrivals, tally, error)
-                *_, moved = await self._session.ask_together(
-                    ("checkpoint_stored", self._counted(walk, page, tally, []))
-                )
-            else:
-                raise _unkeepable_position(error) from error
+        except psycopg.DataError:
+            # One of them is nothing that Postgres keeps. The position follows when all others are stored.
+            await self._store_apart(arrivals, tally)
+            moved = await self._follow(walk, page, tally)
         if not moved:
             self._met()
         return Checkpoint(walk.name, moved[0][0], finished)
@@ -168,22 +164,32 @@ class Reconciliation:
             "event_ids": texts([str(each.event_id) for each in arrivals]),
         }
 
-    async def _store_apart(self, arrivals: Sequence[Arrival], tally: Tally, error: psycopg.DataError) -> None:
-        if len(arrivals) == 1:
-            tally.refused += 1
-            tally.missing += 1
-            why = error.diag.message_primary or type(error).__name__
-            self._complain(f"not stored: event {arrivals[0].event_id}: the inbox cannot store it: {why}")
-            return
-        half = len(arrivals) // 2
-        for part in (arrivals[:half], arrivals[half:]):
-            try:
-                new = await self._session.ask("receive", said_of(part, self._consumer))
-            except psycopg.DataError as fault:
-                await self._store_apart(part, tally, fault)
-            else:
-                tally.stored += len(new)
-                tally.missing += len(new)
+    async def _follow(self, walk: Checkpoint, page: Page, tally: Tally) -> list[Row]:
+        try:
+            return await self._session.ask("checkpoint_stored", self._counted(walk, page, tally, []))
+        except psycopg.DataError as error:
+            raise _unkeepable_position(error) from error
+
+    async def _store_apart(self, arrivals: Sequence[Arrival], tally: Tally) -> None:
+        for part in _parts(arrivals):
+            await self._store_part(part, tally)
+
+    async def _store_part(self, part: Sequence[Arrival], tally: Tally) -> None:
+        try:
+            new = await self._session.ask("receive", said_of(part, self._consumer))
+        except psycopg.DataError as error:
+            if len(part) == 1:
+                tally.refused += 1
+                tally.missing += 1
+                why = error.diag.message_primary or type(error).__name__
+                self._complain(f"not stored: event {part[0].event_id}: the inbox cannot store it: {why}")
+                return
+            half = len(part) // 2
+            await self._store_part(part[:half], tally)
+            await self._store_part(part[half:], tally)
+        else:
+            tally.stored += len(new)
+            tally.missing += len(new)
 
     def _met(self) -> NoReturn:
         raise OperateError(

@@ -1,8 +1,8 @@
 """What an older revision of a handler has ended is handled again where its author says so, once over all processes.
 
-A rise is noticed at a start. One process walks over the primary key, page after page, twice: what processes of the
-release before end beside the new ones is found by the second round. A revision that falls changes nothing, but is
-noted: where it rises again, that is a rise.
+A rise is noticed at a start. One process walks over what has failed, by its index, or over all that has ended, by the
+primary key, page after page, twice: what processes of the release before end beside the new ones is found by the second
+round. A revision that falls changes nothing, but is noted: where it rises again, that is a rise.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,9 +47,9 @@ class Meaning:
         return {"revision": handler.revision, "on_rise": handler.on_rise, "round": 1, "after": 0, "newest": None}
 
     @property
-    def asked(self) -> dict[str, object]:
-        """What its statements are told of it."""
-        return {"done": self.handler.on_rise == "all", "revision": self.handler.revision}
+    def also_done(self) -> bool:
+        """Whether what was done is meant, too."""
+        return self.handler.on_rise == "all"
 
 
 class Revising:
@@ -93,12 +93,11 @@ class Revising:
             for meaning in list(self._left):
                 requeued += await self._walk(meaning, budget)
         finally:
-            await self._session.close()
+            await self._session.rest()
         return Report(updated=requeued, next=Next.AGAIN if self._left and budget.spent(0) else Next.IDLE)
 
     async def close(self) -> None:
-        """End the session."""
-        await self._session.close()
+        """The session is ended by whoever has made it."""
 
     async def _risen(self, meaning: Meaning) -> bool:
         """Whether there is something to walk for; a rise, or a fall, is written down."""
@@ -169,7 +168,8 @@ class Revising:
                 "requeue",
                 {
                     **self._checkpoints.said(walk, reached, finished=finished),
-                    **meaning.asked,
+                    "done": meaning.also_done,
+                    "revision": meaning.handler.revision,
                     "ids": numbers(batch),
                 },
             )
@@ -183,9 +183,9 @@ class Revising:
         """Where the page ended, None at the end of all, and what is to be handled again of it."""
         pattern = meaning.handler.pattern
         rows = await self._session.ask(
-            "risen_page",
+            "risen_ended" if meaning.also_done else "risen_failed",
             {
-                **meaning.asked,
+                "revision": meaning.handler.revision,
                 "consumer": self._consumer,
                 "exact": not pattern.endswith("*"),
                 "event_type": pattern.removesuffix("*"),

@@ -61,6 +61,11 @@ class Session:
                 await self._drop()
                 raise
 
+    async def rest(self) -> None:
+        """End the session until the next statement."""
+        async with self._turn:
+            await self._drop()
+
     async def close(self) -> None:
         """End the session, and make none any more."""
         self._is_cut = True

@@ -16,13 +16,13 @@ _PASS_SECONDS = 60.0
 
 
 class Upkeep:
-    """Runs each runner in a loop of its own, on a session of its own that is there while it works."""
+    """Runs each runner in a loop of its own, over one session that is there while one of them works."""
 
     def __init__(  # noqa: PLR0913 -- each by its name
         self,
         consumer: str,
         runners: Sequence[Runner],
-        sessions: Sequence[Session],
+        session: Session,
         *,
         observe: Observe,
         clock: Clock,
@@ -30,7 +30,7 @@ class Upkeep:
     ) -> None:
         self._consumer = consumer
         self._runners = runners
-        self._sessions = sessions
+        self._session = session
         self._observe = observe
         self._clock = clock
         self._jitter = jitter
@@ -44,14 +44,12 @@ class Upkeep:
                 tasks.create_task(loop.run(asyncio.Event()))
 
     async def close(self) -> None:
-        """End what is left of the sessions."""
-        for session in self._sessions:
-            await session.close()
+        """End the session."""
+        await self._session.close()
 
     def cut(self) -> None:
-        """End them without a word, and make none any more."""
-        for session in self._sessions:
-            session.cut()
+        """End it without a word, and make none any more."""
+        self._session.cut()
 
     def _tell(self, event: object) -> None:
         if isinstance(event, PassFailed):

@@ -18,6 +18,7 @@ from consumers.inbox.revising import Revising
 from consumers.inbox.session import Session
 from relay.kernel.runner import Budget, Report, Runner
 from relay.postgres.connect import connect_async
+from tests.support.waiting import until_async
 
 FILL = """
     insert into inbox_deliveries
@@ -69,8 +70,18 @@ def states(database: str) -> dict[str, int]:
 def count(database: str, query: str) -> int:
     """What a query counts."""
     with psycopg.connect(database) as connection:
-        (found,) = connection.execute(query).fetchone() or (0,)
+        (found,) = connection.execute(query.encode()).fetchone() or (0,)
         return int(found)
+
+
+async def somebody_waits(database: str, query: str = "wait_event_type = 'Lock'") -> None:
+    """Return when another session waits for a lock, or is in what else is asked for."""
+    waiting = f"select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and {query}"  # noqa: E501, S608 -- a test's own words
+
+    async def is_there() -> bool:
+        return count(database, waiting) > 0
+
+    await until_async(is_there, "another session waits")
 
 
 @dataclass

@@ -11,7 +11,7 @@ with moved as (
       from moved
      cross join unnest(%(ids)s::bigint[]) as asked(id)
      cross join lateral (
-           select id, state, handler_version
+           select id, state, outcome, error_code, attempt_count, handler_version
              from inbox_deliveries
             where id = asked.id
               and (state = 'failed' or (%(done)s and state = 'done')) and outcome <> 'discarded'
@@ -21,16 +21,18 @@ with moved as (
 ), changed as (
     update inbox_deliveries as delivery
        set state = 'pending', outcome = null, token = null, locked_by = null, suspect = false,
-           attempt_count = 0, stale_count = 0, defer_count = 0, result = null,
            available_at = statement_timestamp() + make_interval(secs => %(skew)s),
-           first_started_at = null, started_at = null, finished_at = null
+           attempt_count = 0, stale_count = 0, defer_count = 0, first_started_at = null, started_at = null,
+           sent_at = null, finished_at = null, ticket = null, result = null, stage = null, progress = null
       from mine
      where delivery.id = mine.id
-    returning delivery.id, mine.state, mine.handler_version
+    returning mine.*
 ), told as (
     insert into inbox_history (delivery_id, what, detail)
     select id, 'requeued:revision',
-           json_build_object('was', state, 'from', handler_version, 'to', %(revision)s::integer)::jsonb
+           jsonb_strip_nulls(jsonb_build_object(
+               'from', handler_version, 'to', %(revision)s::integer, 'was', state, 'outcome', outcome,
+               'code', error_code, 'attempts', attempt_count))
       from changed
 )
 select moved.position, (select count(*) from changed) from moved

@@ -8,12 +8,12 @@ import pytest
 
 from consumers import Consumer, Context, Received
 from consumers.events import Fate, InboxCleaned, StartWarning
-from consumers.inbox.cleaning import NAME, ROUND_SECONDS, SILENCE_SECONDS
+from consumers.inbox.cleaning import ROUND_SECONDS, SILENCE_SECONDS
 from consumers.testing import in_memory
 from consumers.testing.database import Place
 from idempotency import StoreUnavailableError
 from tests.support.inbox import rows
-from tests.support.upkeep import count, fill, hand_on, once, states
+from tests.support.upkeep import count, fill, hand_on, once, somebody_waits, states
 
 OLD, YOUNG = timedelta(days=91), timedelta(days=89)
 
@@ -80,11 +80,7 @@ async def test_a_process_that_is_killed_in_mid_page_leaves_it_as_it_was(inbox_da
         with psycopg.connect(inbox_database) as blocker:
             blocker.execute("lock table inbox_history in access exclusive mode")
             killed = asyncio.create_task(once(hand.cleaning("one", page=5)))
-            query = (
-                "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-            )
-            while not count(inbox_database, query):
-                await asyncio.sleep(0.01)
+            await somebody_waits(inbox_database)
             hand.sessions[-1].cut()
             killed.cancel()
             with pytest.raises((asyncio.CancelledError, StoreUnavailableError)):
@@ -120,7 +116,7 @@ async def test_what_a_longer_retention_comes_too_late_for_is_not_forgotten(inbox
     """The checkpoint says how far anything was ever cleaned away; a reconciliation goes by it."""
     async with hand_on(inbox_database) as hand:
         await once(hand.cleaning(days=1))
-        until = f"select (position ->> 'until')::float8 from inbox_checkpoints where name = '{NAME}'"
+        until = "select (position ->> 'until')::float8 from inbox_checkpoints"
         first = count(inbox_database, until)
         hand.skew = ROUND_SECONDS + 1
         await once(hand.cleaning(days=90))

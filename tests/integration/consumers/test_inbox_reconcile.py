@@ -13,14 +13,15 @@ import pytest
 
 from consumers import ConfigurationError, Consumer, Missing, Received
 from consumers.events import Fate
-from consumers.inbox import origins
+from consumers.inbox import origins, rebuilding
 from consumers.inbox.rebuilding import Books, Whose, reconciliation
-from consumers.inbox.reconciling import Tally
+from consumers.inbox.reconciling import Reconciliation, Tally
 from consumers.testing import in_memory
 from relay import Event, emit
 from relay.errors import OperateError
+from relay.postgres.connect import connect_async
 from tests.support.inbox import history, rows
-from tests.support.upkeep import count, fill, hand_on, once
+from tests.support.upkeep import count, fill, hand_on, once, somebody_waits
 
 NOW = datetime.now(UTC)
 
@@ -60,7 +61,7 @@ class Desk:
             return await reconciling.plan()
 
     @asynccontextmanager
-    async def _reconciliation(self) -> AsyncIterator[Any]:
+    async def _reconciliation(self) -> AsyncIterator[Reconciliation]:
         books = Books(
             url=self.database,
             app="",
@@ -91,6 +92,18 @@ def order(number: int = 1, event_type: str = "order.paid", **more: Any) -> Event
     return Event(
         event_type=event_type, aggregate_type="order", aggregate_id=f"o-{number}", data={"number": number}, **more
     )
+
+
+def missing(number: int, **more: Any) -> Missing:
+    """An event that somebody else knows of."""
+    values: dict[str, Any] = {
+        "event_id": UUID(int=number + 1),
+        "event_type": "order.paid",
+        "data": {"number": number},
+        "occurred_at": NOW,
+        "aggregate_id": f"o-{number}",
+    }
+    return Missing(**(values | more))
 
 
 def stored(database: str) -> list[UUID]:
@@ -156,7 +169,8 @@ async def test_what_is_not_to_be_handled_is_left_out(inbox_database: str) -> Non
     with psycopg.connect(inbox_database) as connection:
         connection.execute(
             "update outbox_events set failed_at = now(), failure_reason = 'discarded' where id = 1;"
-            "update outbox_events set aggregate_id = '(forgotten)', payload = payload || '{\"redacted\": true}' where id = 2;"
+            "update outbox_events set aggregate_id = '(forgotten)', payload = payload || '{\"redacted\": true}' "
+            "where id = 2;"
             "update outbox_events set created_at = now() - interval '91 days' where id = 3"
         )
     tally = await Desk(inbox_database, consumer_of()).run()
@@ -248,12 +262,7 @@ async def test_an_event_of_a_transaction_that_commits_late_is_waited_for(inbox_d
         first = emit(late, order(1)).event_id
         (second,) = emitted(inbox_database, order(2))
         running = asyncio.create_task(Desk(inbox_database, consumer_of()).run())
-        query = (
-            "select count(*) from pg_stat_activity where datname = current_database() "
-            "and query like '%outbox_settled%' and pid <> pg_backend_pid()"
-        )
-        while not count(inbox_database, query):
-            await asyncio.sleep(0.01)
+        await somebody_waits(inbox_database, "query like '%outbox_settled%'")
         assert rows(inbox_database) == []
         late.commit()
         assert (await running).stored == 2
@@ -294,18 +303,6 @@ async def test_a_database_without_an_outbox_is_refused(inbox_database: str) -> N
         await Desk(inbox_database, consumer_of(), outbox_schema="other").run()
 
 
-def missing(number: int, **more: Any) -> Missing:
-    """An event that somebody else knows of."""
-    values: dict[str, Any] = {
-        "event_id": UUID(int=number + 1),
-        "event_type": "order.paid",
-        "data": {"number": number},
-        "occurred_at": NOW,
-        "aggregate_id": f"o-{number}",
-    }
-    return Missing(**(values | more))
-
-
 class TestAFunctionOfTheConsumersOwn:
     """Tells what there should be."""
 
@@ -328,7 +325,7 @@ class TestAFunctionOfTheConsumersOwn:
         """With its data, actor and attributes."""
         seen: list[Received[Any]] = []
         consumer = Consumer("billing", dedup="inbox")
-        consumer.on("order.*")(lambda event: seen.append(event))
+        consumer.on("order.*")(seen.append)
 
         @consumer.reconcile
         async def tell(position: Any, page: int) -> tuple[list[Missing], Any]:
@@ -375,6 +372,8 @@ class TestAFunctionOfTheConsumersOwn:
             (([], {1, 2}), "a position that cannot be kept as JSON"),
             (([], float("nan")), "a position that cannot be kept as JSON"),
             (([], "a\0"), "a position that cannot be kept as JSON"),
+            (([missing(1)], "a\0"), "a position that cannot be kept as JSON"),
+            (([missing(1)], "\ud800"), "a position that cannot be kept as JSON"),
             ((["event"], None), "told a str; it has to tell consumers.Missing"),
             (None, "failed: TypeError"),
             (OSError("away"), "failed: OSError: away"),
@@ -395,6 +394,28 @@ class TestAFunctionOfTheConsumersOwn:
         with pytest.raises(OperateError, match=words):
             await Desk(inbox_database, consumer).run()
         assert len(rows(inbox_database)) == 1
+
+
+async def test_behind_a_pooler_it_is_the_same(inbox_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is prepared, and each message is a transaction of its own; also behind an event that is refused."""
+
+    async def connect(url: str, app: str) -> psycopg.AsyncConnection[Any]:
+        connection = await connect_async(url, app)
+        connection.prepare_threshold = None
+        return connection
+
+    monkeypatch.setattr(rebuilding, "connect_async", connect)
+    consumer = consumer_of()
+
+    @consumer.reconcile
+    async def tell(position: Any, page: int) -> tuple[list[Missing], Any]:
+        start = position or 0
+        told = [missing(number, data="a\0b" if number == 4 else number) for number in range(start, start + 3)]
+        return told, start + 3 if start < 6 else None
+
+    tally = await Desk(inbox_database, consumer).run()
+    assert (tally.seen, tally.missing, tally.stored, tally.refused) == (9, 9, 8, 1)
+    assert len(rows(inbox_database)) == 8
 
 
 async def test_it_stores_beside_a_consumer_that_receives_the_same(inbox_database: str) -> None:

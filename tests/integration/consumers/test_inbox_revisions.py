@@ -12,7 +12,7 @@ from consumers.events import Fate, RevisionRequeued
 from consumers.inbox.revising import DEPLOY_SECONDS, SILENCE_SECONDS
 from consumers.testing import Deliveries, in_memory
 from tests.support.inbox import history, row, rows
-from tests.support.upkeep import Hand, count, fill, hand_on, once, states
+from tests.support.upkeep import Hand, count, fill, hand_on, once, somebody_waits, states
 
 OnRise = Literal["nothing", "failed", "all"]
 
@@ -166,7 +166,7 @@ async def test_what_was_discarded_or_is_not_its_own_is_left_as_it_is(inbox_datab
         {"state": "failed", "outcome": "dead", "event_type": "orders"},
         {"state": "done"},
     ):
-        fill(inbox_database, **values)  # type: ignore[arg-type]
+        fill(inbox_database, **values)
     fill(inbox_database, state="failed", outcome="dead", revision=None)
     consumer = consumer_of(2, "failed")
 
@@ -187,11 +187,7 @@ async def test_what_was_decided_between_page_and_statement_stays_decided(inbox_d
                 "update inbox_deliveries set outcome = 'discarded' where id = (select min(id) from inbox_deliveries)"
             )
             walking = asyncio.create_task(once(hand.revising(consumer_of(2, "failed"))))
-            query = (
-                "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-            )
-            while not count(inbox_database, query):
-                await asyncio.sleep(0.01)
+            await somebody_waits(inbox_database)
             operator.commit()
             assert (await walking).updated == 1
     assert Counter(each["outcome"] for each in rows(inbox_database)) == {"discarded": 1, None: 1}

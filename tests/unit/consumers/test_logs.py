@@ -32,6 +32,7 @@ from consumers.events import (
     HeartbeatFailed,
     InboxAway,
     InboxBack,
+    InboxCleaned,
     LeaseRecovered,
     Moved,
     NoteLost,
@@ -39,6 +40,7 @@ from consumers.events import (
     PipelineFault,
     ProgressMade,
     ResultUnkept,
+    RevisionRequeued,
     ScratchLeft,
     SettleFailed,
     SourceAway,
@@ -49,6 +51,7 @@ from consumers.events import (
     StoreBack,
     Stored,
     Throttled,
+    UpkeepFailed,
     WakeUpLost,
 )
 from consumers.line_table import LINES as TABLE
@@ -373,6 +376,35 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             **RECOVERED,
             "alone": False,
             "consequence": "it is handled again by itself, and has paid nothing: others ran beside it",
+        },
+    ),
+    (
+        InboxCleaned("billing", 12, 0.25),
+        {"level": "info", "event": "inbox_cleaned", "consumer": "billing", "deliveries": 12, "seconds": 0.25},
+    ),
+    (
+        RevisionRequeued("billing", "order.*", 3, 12, 0.25),
+        {
+            "level": "info",
+            "event": "revision_requeued",
+            "consumer": "billing",
+            "handler": "order.*",
+            "revision": 3,
+            "deliveries": 12,
+            "seconds": 0.25,
+        },
+    ),
+    (
+        UpkeepFailed("billing", "inbox_cleaning", _gone()),
+        {
+            "level": "warning",
+            "event": "upkeep_failed",
+            "consumer": "billing",
+            "operation": "inbox_cleaning",
+            "code": "57P01",
+            "error": "StoreUnavailableError: the inbox was not reached: 57P01: going away",
+            "consequence": "deliveries are handled all the same; it is tried again, and goes on where it was",
+            "remedy": SERVER_BACK,
         },
     ),
     (

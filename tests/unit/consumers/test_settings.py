@@ -62,8 +62,10 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "INBOX_RETRY_MAX_MS": "2m",
         "INBOX_RETRY_JITTER_MS": "500ms",
         "INBOX_CONNECTIONS": "4",
+        "INBOX_RETENTION": "90d",
         "INBOX_WAIT_MS": "15s",
         "INBOX_WAIT_MOST_MS": "30s",
+        "RELAY_SCHEMA": "public",
         "INBOX_SHARD_INDEX": "0",
         "INBOX_SHARD_COUNT": "1",
         "CONSUMERS_MAX_MESSAGES": "1000",
@@ -124,6 +126,10 @@ def test_the_environment_goes_over_dot_env(monkeypatch: pytest.MonkeyPatch) -> N
         ({"CONSUMERS_LOG_EVENTS": "maybe"}, "CONSUMERS_LOG_EVENTS is 'maybe': write on or off"),
         ({"IDEMPOTENCY_TTL": "0"}, "IDEMPOTENCY_TTL must be longer than zero"),
         ({"IDEMPOTENCY_LEASE": "10ms"}, "IDEMPOTENCY_LEASE is '10ms': input should be greater than or equal to"),
+        (
+            {"INBOX_RETENTION": "90"},
+            "INBOX_RETENTION is 90ms, after which duplicates would be handled again; give 1h or more, such as 90d",
+        ),
         ({"INBOX_SCHEMA": " "}, "INBOX_SCHEMA is ' ': string should have at least 1 character"),
         ({"IDEMPOTENCY_PREFIX": "a{b"}, "IDEMPOTENCY_PREFIX is 'a{b': "),
         ({"GOOGLE_CREDENTIALS_JSON": SECRET}, "GOOGLE_CREDENTIALS_JSON is neither a key file's JSON nor its base64"),
@@ -224,3 +230,10 @@ def test_what_a_start_refuses_is_found_without_connecting(given: dict[str, str],
 def test_every_kind_of_redis_is_taken(url: str) -> None:
     """Of which a client is made that has not connected yet."""
     assert refusals(load(redis_url=url, redis_tls_verify=False)) == []
+
+
+@pytest.mark.parametrize(("given", "meant"), [("0", 0), ("off", 0), (" OFF ", 0), ("2h", 2), ("30d", 720)])
+def test_a_retention_of_the_inbox_may_be_off(monkeypatch: pytest.MonkeyPatch, given: str, meant: int) -> None:
+    """Then everything is kept."""
+    monkeypatch.setenv("INBOX_RETENTION", given)
+    assert load().inbox_retention == timedelta(hours=meant)

@@ -1,16 +1,15 @@
--- What an older revision of a handler has ended, in the order of the primary key, each row once and without a lock: no
--- index knows the revision, and none is to, for every delivery would pay for it.
+-- What an older revision of a handler has failed, in the order of ids, each row once and without a lock.
+-- Compared as a pair, by which no other index finds it: the primary key would lead past all that is done.
 -- One line for a page without any such row: where it ended.
 with page as materialized (
     select id, event_type, event_version,
-           consumer = %(consumer)s
-           and (state = 'failed' or (%(done)s and state = 'done')) and outcome <> 'discarded'
-           and coalesce(handler_version, 0) < %(revision)s
+           coalesce(handler_version, 0) < %(revision)s
            and case when %(exact)s then event_type = %(event_type)s else starts_with(event_type, %(event_type)s) end
                as is_meant
       from inbox_deliveries
-     where id > %(after)s and id <= %(newest)s
-     order by id
+     where state = 'failed' and outcome <> 'discarded'
+       and (consumer, id) > (%(consumer)s, %(after)s) and (consumer, id) <= (%(consumer)s, %(newest)s)
+     order by consumer, id
      limit %(rows)s
 )
 select ended.read, ended.last, meant.id, meant.event_type, meant.event_version
