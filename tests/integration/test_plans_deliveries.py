@@ -176,6 +176,21 @@ def test_acting_looks_deliveries_up_by_id(connection: psycopg.Connection[Any], a
     assert 2 * (500 - busy) <= found["inbox_deliveries_pkey"] <= 2 * 500
 
 
+def test_the_first_of_a_key_is_one_step_however_many_wait_behind_it(connection: psycopg.Connection[Any]) -> None:
+    """In the walk, and when it is claimed: what is processed stands before what waits."""
+    walk = {"consumer": "billing", "after": "", "most": 20, "skew": 0.0}
+    assert visited(scans(connection, "walk_keys", walk)) == {"inbox_deliveries_keyed": 2 * 20}
+    heads = connection.execute(
+        "select min(id) from inbox_deliveries where consumer = 'billing' and state = 'pending' and not suspect "
+        "and ordering_key is not null group by ordering_key limit 20"
+    )
+    token = "00000000-0000-0000-0000-000000000001"  # noqa: S105 -- no secret: it names a claim
+    claim = {"shards": 1, "shard": 0, "token": token, "owner": "o", "lease": 60.0, "alone": False, "skew": 0.0}
+    found = visited(scans(connection, "claim_heads+begin", {**claim, "ids": numbers(row[0] for row in heads)}))
+    assert found.keys() == {"inbox_deliveries_pkey", "inbox_deliveries_keyed"}
+    assert sum(found.values()) <= 3 * 20
+
+
 def test_the_plans_are_the_same_once_the_tables_were_analysed(connection: psycopg.Connection[Any]) -> None:
     """With statistics that fit, as some time after autovacuum has come by."""
     connection.execute("analyze inbox_deliveries; analyze inbox_leases")

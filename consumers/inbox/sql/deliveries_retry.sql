@@ -1,5 +1,6 @@
 -- What nobody works on, and is still as it was chosen, is pending again with all its attempts, and history has by whom.
 -- In the order of ids, and past what others hold: neither owners nor other operators are waited for.
+-- What its processes died of begins alone again.
 with asked as materialized (
     select *
       from unnest(%(ids)s::bigint[], %(states)s::text[], %(finished)s::text[]) as asked(id, state, finished)
@@ -16,7 +17,8 @@ with asked as materialized (
            ) as held
 ), changed as (
     update inbox_deliveries as delivery
-       set state = 'pending', outcome = null, token = null, locked_by = null, suspect = false,
+       set state = 'pending', outcome = null, token = null, locked_by = null,
+           suspect = coalesce(held.error_code = 'RETRIES_EXHAUSTED', false),
            available_at = statement_timestamp() + make_interval(secs => %(skew)s),
            attempt_count = 0, stale_count = 0, defer_count = 0, first_started_at = null, started_at = null,
            sent_at = null, finished_at = null, ticket = null, result = null, stage = null, progress = null

@@ -307,6 +307,26 @@ async def test_one_that_is_put_back_waits_for_the_one_of_its_key_that_is_process
     assert most == 1
 
 
+async def test_what_its_processes_died_of_begins_alone_and_in_the_turn_of_its_key(
+    inbox_database: str, deliveries: Deliveries, owner: psycopg.Connection[Any]
+) -> None:
+    """Retried, it may kill the next one: nothing is to run beside it, and nothing else of its key anywhere."""
+    deadly = store(owner, "failed", error_code="RETRIES_EXHAUSTED", ordering_key="k", sequence=1)
+    store(owner, "failed")
+    busy = store(owner, "processing", ordering_key="k", sequence=2)
+    assert await became(deliveries, Action.RETRY, FAILED) == {"acted": 2}
+    assert [each["id"] for each in rows(inbox_database) if each["suspect"]] == [deadly]
+
+    identity = Identity(consumer="billing", owner="a:1:aa", lease_seconds=60.0)
+    table = Table(lambda: connect_async(inbox_database), "public", identity)
+    try:
+        assert await table.claim_suspect(["order.paid"]) == []
+        owner.execute("update inbox_deliveries set state = 'done', outcome = 'ok' where id = %s", [busy])
+        assert [each.owned.id for each in await table.claim_suspect(["order.paid"])] == [deadly]
+    finally:
+        await table.close()
+
+
 async def test_the_word_of_an_owner_whose_delivery_was_put_back_does_not_count(
     inbox_database: str, deliveries: Deliveries, owner: psycopg.Connection[Any]
 ) -> None:
