@@ -219,7 +219,7 @@ async def _act(action: Action, options: argparse.Namespace, deliveries: Any) -> 
     from consumers.inbox.operate.acting import Acting, named  # noqa: PLC0415 -- loads libpq, which other commands do without
 
     done = action is Action.RETRY and options.done
-    choice = await choice_of(options, deliveries, otherwise=_FAILED | {State.DONE} if done else _FAILED)
+    choice = await choice_of(options, deliveries, otherwise=_FAILED)
     acting = Acting(deliveries, action, done=done)
     with closing(Progress()) as progress:
         if choice.named:
