@@ -163,7 +163,7 @@ def test_a_claim_that_finds_nothing(connection: psycopg.Connection[Any]) -> None
 
 
 def test_a_claim_of_the_heads_of_keys(connection: psycopg.Connection[Any]) -> None:
-    """By their ids, and each is looked up once more: it is still the first of its key, and nothing of it is processed."""
+    """By their ids; each is still the first of its key then, and nothing of its key is processed."""
     heads = numbers(ids(connection, "ordering_key like 'key-%' and state = 'pending'"))
     plan = planned(connection, "claim_heads+begin", {**BEGIN, "ids": heads})
     assert visited(plan) == {ID: 2 * ROWS, KEYED: ROWS}
