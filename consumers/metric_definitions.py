@@ -125,6 +125,15 @@ DEFINITIONS = MappingProxyType(
             "Deliveries taken from a process that was silent for longer than its lease: beside_others, or alone.",
             ("consumer", "reason"),
         ),
+        "consumers_requeued_total": Definition(
+            _COUNTER, "Deliveries that an older revision of a handler ended, to be handled again.", ("consumer",)
+        ),
+        "consumers_cleaned_total": Definition(
+            _COUNTER, "Deliveries removed because they ended longer ago than INBOX_RETENTION.", ("consumer",)
+        ),
+        "consumers_upkeep_failures_total": Definition(
+            _COUNTER, "How often cleaning, or looking for old revisions, failed.", ("consumer", "operation", "code")
+        ),
         "consumers_inbox_failures_total": Definition(
             _COUNTER,
             "How often the inbox was asked in vain to store (receive, move), or for what is due (claim).",

@@ -29,11 +29,13 @@ from consumers.events import (
     HeartbeatFailed,
     InboxAway,
     InboxBack,
+    InboxCleaned,
     LeaseRecovered,
     NoteLost,
     OutcomeIgnored,
     PipelineFault,
     ResultUnkept,
+    RevisionRequeued,
     ScratchLeft,
     SettleFailed,
     SourceAway,
@@ -43,6 +45,7 @@ from consumers.events import (
     StoreBack,
     Stored,
     Throttled,
+    UpkeepFailed,
 )
 from consumers.inbox_lines import reason_of
 from consumers.metric_definitions import DEFINITIONS
@@ -112,6 +115,7 @@ class Metrics:
         self._outages(event)
         self._faults(event)
         self._inbox(event)
+        self._upkeep(event)
         self._work(event)
 
     def _settled(self, event: DeliverySettled) -> None:
@@ -178,6 +182,16 @@ class Metrics:
                 self._show("consumers_inbox_available", consumer, 0, operation)
             case InboxBack(consumer, operation):
                 self._show("consumers_inbox_available", consumer, 1, operation)
+
+    def _upkeep(self, event: object) -> None:
+        match event:
+            case RevisionRequeued(consumer, deliveries=deliveries):
+                self._set.count("consumers_requeued_total", consumer, by=deliveries)
+            case InboxCleaned(consumer, deliveries):
+                self._set.count("consumers_cleaned_total", consumer, by=deliveries)
+            case UpkeepFailed(consumer, work, error):
+                reason = self._codes[consumer](reason_of(error))
+                self._set.count("consumers_upkeep_failures_total", consumer, work, reason)
 
     def _work(self, event: object) -> None:
         match event:

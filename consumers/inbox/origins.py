@@ -92,7 +92,10 @@ class Reader:
         elif floor is not None and event.occurred_at.timestamp() < floor:
             page.pass_over(TOO_OLD)
         else:
-            page.arrivals.append(arrival_of(delivery, event, self.shard_key))
+            try:
+                page.arrivals.append(arrival_of(delivery, event, self.shard_key))
+            except Exception as error:  # noqa: BLE001 -- shard_by is the user's own
+                page.refused.append(f"{named}: the consumer's shard_by failed on it ({type(error).__name__})")
 
 
 class Outbox:
@@ -150,9 +153,14 @@ class Outbox:
 
     def _take(self, page: Page, row: Sequence[Any]) -> None:
         id_, event_id, event_type, aggregate_type, aggregate_id, key, message_id, created_at, body, more = row
-        own = json.loads(more)
+        named = f"event {event_id} (row {id_})"
+        try:
+            own = json.loads(more)
+        except (ValueError, RecursionError) as error:  # a row written by hand may have any depth
+            page.refused.append(f"{named}: its attributes cannot be read ({type(error).__name__})")
+            return
         if fault := attributes_fault(own):
-            page.refused.append(f"event {event_id} (row {id_}): {fault}")
+            page.refused.append(f"{named}: {fault}")
             return
         relays = {
             "event_id": event_id,
@@ -163,7 +171,7 @@ class Outbox:
             "sequence": str(id_),
         }
         delivery = Delivery(body=body, attributes={**own, **relays}, message_id=message_id, ordering_key=key)
-        self._reader.take(page, delivery, f"event {event_id} (row {id_})")
+        self._reader.take(page, delivery, named)
 
 
 class Own:

@@ -14,7 +14,8 @@ with moved as (
            select id, state, outcome, error_code, attempt_count, handler_version
              from inbox_deliveries
             where id = asked.id
-              and (state = 'failed' or (%(done)s and state = 'done')) and outcome <> 'discarded'
+              and ((state = 'failed' and outcome <> 'unknown') or (%(done)s and state in ('done', 'failed')))
+              and outcome <> 'discarded'
               and coalesce(handler_version, 0) < %(revision)s
               for update
            ) as held

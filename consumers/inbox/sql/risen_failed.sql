@@ -1,4 +1,5 @@
--- What an older revision of a handler has failed, in the order of ids, each row once and without a lock.
+-- What an older revision of a handler has failed, but for what may have been sent all the same; in the order of ids, each
+-- row once and without a lock.
 -- Compared as a pair, by which no other index finds it: the primary key would lead past all that is done.
 -- One line for a page without any such row: where it ended.
 with page as materialized (
@@ -7,7 +8,7 @@ with page as materialized (
            and case when %(exact)s then event_type = %(event_type)s else starts_with(event_type, %(event_type)s) end
                as is_meant
       from inbox_deliveries
-     where state = 'failed' and outcome <> 'discarded'
+     where state = 'failed' and outcome <> 'discarded' and outcome <> 'unknown'
        and (consumer, id) > (%(consumer)s, %(after)s) and (consumer, id) <= (%(consumer)s, %(newest)s)
      order by consumer, id
      limit %(rows)s

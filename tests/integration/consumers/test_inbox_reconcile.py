@@ -295,6 +295,24 @@ async def test_pages_are_bounded_in_bytes(inbox_database: str, monkeypatch: pyte
     assert seen == [3, 6, 7]
 
 
+async def test_a_row_that_cannot_become_a_delivery_is_told_and_the_others_are_stored(inbox_database: str) -> None:
+    """Attributes that are none, written by hand; an event that the consumer's own shard_by fails on."""
+    emitted(inbox_database, *map(order, range(4)))
+    with psycopg.connect(inbox_database) as connection:
+        connection.execute(
+            """update outbox_events set attributes = '{"note": 7}' where id = 1;
+            update outbox_events set attributes = ('{"note": ' || repeat('[', 5000) || repeat(']', 5000) || '}')::jsonb
+             where id = 2"""
+        )
+    consumer = Consumer("billing", dedup="inbox", shard_by=lambda event: str(1 // (event.data["number"] - 2)))
+    consumer.on("order.*")(handle)
+    desk = Desk(inbox_database, consumer)
+    tally = await desk.run()
+    assert (tally.seen, tally.missing, tally.stored, tally.refused) == (4, 4, 1, 3)
+    assert len(desk.complaints) == 3
+    assert [row["sequence"] for row in rows(inbox_database)] == [4]
+
+
 async def test_a_database_without_an_outbox_is_refused(inbox_database: str) -> None:
     """With what else there is."""
     with pytest.raises(

@@ -160,6 +160,7 @@ async def test_what_was_discarded_or_is_not_its_own_is_left_as_it_is(inbox_datab
     """Of a type that a more specific handler is for, of another consumer, of a revision as high, or not ended."""
     for values in (
         {"state": "failed", "outcome": "discarded"},
+        {"state": "failed", "outcome": "unknown"},
         {"state": "failed", "outcome": "dead", "revision": 2},
         {"state": "failed", "outcome": "dead", "consumer": "shipping"},
         {"state": "failed", "outcome": "dead", "event_type": "order.paid.twice"},
@@ -175,7 +176,18 @@ async def test_what_was_discarded_or_is_not_its_own_is_left_as_it_is(inbox_datab
 
     async with hand_on(inbox_database) as hand:
         assert (await once(hand.revising(consumer))).updated == 1
-    assert states(inbox_database) == {"failed": 5, "done": 1, "pending": 1}
+    assert states(inbox_database) == {"failed": 6, "done": 1, "pending": 1}
+
+
+async def test_all_is_all_but_what_was_discarded(inbox_database: str) -> None:
+    """Also what may have been sent: the effects of what was done are repeated anyway."""
+    for outcome in ("ok", "skipped"):
+        fill(inbox_database, outcome=outcome)
+    for outcome in ("dead", "invalid", "unknown", "discarded"):
+        fill(inbox_database, state="failed", outcome=outcome)
+    async with hand_on(inbox_database) as hand:
+        assert (await once(hand.revising(consumer_of(2, "all")))).updated == 5
+    assert states(inbox_database) == {"failed": 1, "pending": 5}
 
 
 async def test_what_was_decided_between_page_and_statement_stays_decided(inbox_database: str) -> None:

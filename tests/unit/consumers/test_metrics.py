@@ -27,12 +27,14 @@ from consumers.events import (
     HeartbeatFailed,
     InboxAway,
     InboxBack,
+    InboxCleaned,
     LeaseRecovered,
     NoteLost,
     OutcomeIgnored,
     PipelineFault,
     ProgressMade,
     ResultUnkept,
+    RevisionRequeued,
     ScratchLeft,
     SettleFailed,
     SourceAway,
@@ -43,6 +45,7 @@ from consumers.events import (
     StoreBack,
     Stored,
     Throttled,
+    UpkeepFailed,
 )
 from consumers.metrics import DEFINITIONS, MOST_VALUES, Metrics
 from consumers.received import Received
@@ -104,6 +107,9 @@ ALL: list[object] = [
     LeaseRecovered("billing", 7, "e", "order.paid", 1, "host:1:ab", alone=True),
     LeaseRecovered("billing", 8, "f", "order.paid", 0, "host:1:ab", alone=False),
     InboxAway("billing", "claim", REFUSED, 1.0),
+    RevisionRequeued("billing", "order.*", 2, 5, 0.5),
+    InboxCleaned("billing", 6, 0.5),
+    UpkeepFailed("billing", "inbox_cleaning", REFUSED),
 ]
 
 
@@ -224,6 +230,8 @@ def test_an_inbox_is_counted_by_what_came_and_what_was_claimed(metrics: Metrics)
     assert found["claim_conflicts_total"] == 2
     assert found["heartbeats_total"] == 1
     assert (found["recovered_total{alone}"], found["recovered_total{beside_others}"]) == (1, 1)
+    assert (found["requeued_total"], found["cleaned_total"]) == (5, 6)
+    assert [found[name] for name in found if name.startswith("upkeep_failures_total{")] == [1]
 
 
 def test_an_inbox_is_available_for_each_operation(metrics: Metrics) -> None:
