@@ -12,13 +12,12 @@ from consumers.inbox.session import statement
 from consumers.inbox.table import Table
 from consumers.sources.neighbours import Kept, Neighbours
 from consumers.sources.outbox import OutboxFeed, Pass
-from consumers.sources.source import Demand, Facts
+from consumers.sources.source import Demand, Facts, Origin
 from idempotency import StoreUnavailableError
 from relay.kernel.backoff import Backoff, Delay, Jitter, uniform
 from relay.kernel.observe import Observe
 from relay.postgres.statements import texts
 
-NAME: Final = "outbox"
 _AWAY: Final = Delay(first=0.25, most=5.0, jitter=0.25)
 # Polls of several processes drift apart by a tenth to either side.
 _POLL_JITTER: Final = 0.1
@@ -40,7 +39,7 @@ class Moving:
     `observe` is told of its own consumer, and `observe_others` of what is stored for those of other processes.
     """
 
-    name = NAME
+    name = Origin.OUTBOX.value
     held_messages = 0
     held_bytes = 0
 

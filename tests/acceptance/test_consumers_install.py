@@ -10,14 +10,15 @@ import pytest
 from tests.support.commands import ROOT
 from tests.support.wheel import built_wheel
 
-# All of the SDK but what counts metrics, what tests use and what keeps an inbox in Postgres; then the names of
-# everything that was loaded.
+# All of the SDK but what counts metrics, what tests use and what speaks to Postgres; then the names of everything that
+# was loaded.
 LOAD_ALL = """
 import importlib, json, pkgutil, sys
 sys.modules["psycopg"] = None  # which cannot be imported where there is no libpq
 import consumers
 for module in pkgutil.walk_packages(consumers.__path__, "consumers."):
-    if not module.name.startswith(("consumers.metrics", "consumers.testing", "consumers.__main__", "consumers.inbox.")):
+    of_postgres = "consumers.inbox.", "consumers.sources.outbox"
+    if not module.name.startswith(("consumers.metrics", "consumers.testing", "consumers.__main__", *of_postgres)):
         importlib.import_module(module.name)
 print(json.dumps(sorted(sys.modules)))
 """

@@ -13,10 +13,12 @@ from psycopg import sql
 from consumers import Consumer, Received
 from consumers.events import Fate, InboxAway, InboxBack, Moved, StartWarning
 from consumers.inbox.moving import moving_statement
+from consumers.inbox.rebuilding import Books, Whose, reconciliation
 from consumers.inbox.schema import INBOX
 from consumers.sharding import shard_of
 from consumers.sources import outbox as feeding_from
 from consumers.sources.outbox import OutboxFeed
+from consumers.testing import in_memory
 from idempotency import StoreUnavailableError
 from relay import emit
 from relay.errors import InvariantError
@@ -274,6 +276,34 @@ async def test_a_consumer_that_comes_later_gets_what_is_stored_from_then_on(inbo
     assert [[each.data["number"] for each in seen] for seen in (first, later)] == [[1, 2], [2]]
 
 
+async def test_a_reconciliation_brings_what_was_before(inbox_database: str) -> None:
+    """As if it had been moved for the consumer, and no event twice."""
+    first: list[Received[Any]] = []
+    later: list[Received[Any]] = []
+    async with at_work(inbox_database, taking("billing", noting(first))):
+        emitted(inbox_database, 1, ordering_key="order")
+        await reached(1, first)
+    consumer = taking("shipping", noting(later))
+    async with at_work(inbox_database, consumer):
+        emitted(inbox_database, 2)
+        await reached(1, later)
+        books = Books(url=inbox_database, app="", schema="public", outbox_schema="public", retention=None)
+        whose = Whose(consumer="shipping", handlers=consumer.handlers, shard_key=consumer.shard_by, tell=None)
+        async with reconciliation(books, whose, page=10, progress=lambda *_: None, complain=pytest.fail) as reconciling:
+            assert (await reconciling.run(restart=False)).stored == 1
+        await reached(2, later)
+    assert [each.data["number"] for each in later] == [2, 1]
+    moved, rebuilt = (row_of(inbox_database, name, first[0]) for name in ("billing", "shipping"))
+    alike = ("event_type", "event_version", "sequence", "ordering_key", "shard", "envelope", "attributes")
+    assert {name: rebuilt[name] for name in alike} == {name: moved[name] for name in alike}
+
+
+def row_of(url: str, consumer: str, event: Received[Any]) -> dict[str, Any]:
+    """A consumer's delivery of an event."""
+    (found,) = [each for each in rows(url) if (each["consumer"], each["event_id"]) == (consumer, event.event_id)]
+    return found
+
+
 async def test_two_releases_side_by_side_lose_nothing(inbox_database: str) -> None:
     """What a consumer subscribes to is what any release of it ever did, until it is removed."""
     async with at_work(inbox_database, taking("billing", noting([]), "order.paid", "order.sent")):
@@ -414,3 +444,12 @@ async def test_the_rights_of_a_relay_and_those_of_the_inbox_are_enough(inbox_dat
         emitted(inbox_database, 1)
         await reached(1, seen)
     assert len(grants) == 3
+
+
+async def test_its_handlers_are_tested_as_all_others(inbox_database: str) -> None:
+    """In memory, by events that the test publishes; there they come from no outbox."""
+    seen: list[Received[Any]] = []
+    async with in_memory(taking("billing", noting(seen)), database=inbox_database) as deliveries:
+        event_id = deliveries.publish("order.paid", {"number": 1})
+        assert (await deliveries.wait_for(event_id)).fate is Fate.DONE
+    assert [each.event_id for each in seen] == [event_id]
