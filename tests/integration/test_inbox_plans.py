@@ -101,7 +101,7 @@ def planned(connection: psycopg.Connection[Any], name: str, values: dict[str, An
 def pages(plan: dict[str, Any]) -> float:
     """Those that it looked at for each of a hundred rows, wherever they were; what runs behind the answer included."""
     behind = [each for each in plan["Plans"] if each.get("Subplan Name") in {"CTE told", "CTE leased", "CTE freed"}]
-    return sum(each["Shared Hit Blocks"] + each["Shared Read Blocks"] for each in (plan, *behind)) / ROWS
+    return sum(int(each["Shared Hit Blocks"]) + int(each["Shared Read Blocks"]) for each in (plan, *behind)) / ROWS
 
 
 def ids(connection: psycopg.Connection[Any], condition: str, most: int = ROWS) -> list[int]:
