@@ -75,8 +75,10 @@ def measure(stand: Stand, size: Size) -> Iterator[Figure]:
         else:
             able.append(entrant)
     quicker = _QUICKER if size.quick else 1
-    ours = [variant.measured(stand, quicker) for variant in VARIANTS]
-    theirs = [partial(_theirs, stand, entrant, max(_LEAST, _JOBS[entrant.peer.package] // quicker)) for entrant in able]
+    ours: list[Callable[[], Found]] = [variant.measured(stand, quicker) for variant in VARIANTS]
+    theirs: list[Callable[[], Found]] = [
+        partial(_theirs, stand, entrant, max(_LEAST, _JOBS[entrant.peer.package] // quicker)) for entrant in able
+    ]
     turns = [*theirs[:1], ours[0], *theirs[1:], *ours[1:]]
     found: dict[str, list[float]] = {variant.name: [] for variant in VARIANTS}
     for number in range(size.rounds):

@@ -38,9 +38,9 @@ BEGIN: dict[str, Any] = {**WHOSE, **SHARD, "token": str(uuid4()), "owner": "host
 WALK: dict[str, Any] = {**WHOSE, "after": "", "most": ROWS}
 PAID: dict[str, Any] = {**BEGIN, "types": texts(TYPES[:1]), "rooms": numbers([ROWS]), "most": ROWS}
 BOTH: dict[str, Any] = {**BEGIN, "types": texts(TYPES), "rooms": numbers([ROWS // 2, ROWS // 2]), "most": ROWS}
-# That are looked at for each delivery, in all indexes that have it and all tables that tell of it. They were 31.9, 8.1,
+# That are looked at for each delivery, in all indexes that have it and all tables that tell of it. They were 36.6, 8.1,
 # 29.7, 14.5, 33.9 and 17.9; read as a whole, the table would be 250.
-PAGES = {"claim": 36.0, "walk": 10.0, "settle": 36.0, "renew": 18.0, "recover": 40.0, "receive": 22.0}
+PAGES = {"claim": 42.0, "walk": 10.0, "settle": 36.0, "renew": 18.0, "recover": 40.0, "receive": 22.0}
 FEW_PAGES = 2.0
 
 
@@ -101,7 +101,7 @@ def planned(connection: psycopg.Connection[Any], name: str, values: dict[str, An
 def pages(plan: dict[str, Any]) -> float:
     """Those that it looked at for each of a hundred rows, wherever they were; what runs behind the answer included."""
     behind = [each for each in plan["Plans"] if each.get("Subplan Name") in {"CTE told", "CTE leased", "CTE freed"}]
-    return sum(each["Shared Hit Blocks"] + each["Shared Read Blocks"] for each in (plan, *behind)) / ROWS
+    return sum(int(each["Shared Hit Blocks"]) + int(each["Shared Read Blocks"]) for each in (plan, *behind)) / ROWS
 
 
 def ids(connection: psycopg.Connection[Any], condition: str, most: int = ROWS) -> list[int]:
@@ -163,11 +163,11 @@ def test_a_claim_that_finds_nothing(connection: psycopg.Connection[Any]) -> None
 
 
 def test_a_claim_of_the_heads_of_keys(connection: psycopg.Connection[Any]) -> None:
-    """By their ids; each is still the first of its key then, and nothing of its key is processed."""
+    """By their ids, to lock them and to change them; and of each key the first, which they have to be."""
     heads = numbers(ids(connection, "ordering_key like 'key-%' and state = 'pending'"))
     plan = planned(connection, "claim_heads+begin", {**BEGIN, "ids": heads})
     assert visited(plan) == {ID: 2 * ROWS, KEYED: ROWS}
-    assert pages(plan) < PAGES["claim"] + PAGES["walk"] / 2
+    assert pages(plan) < PAGES["claim"]
 
 
 def test_a_claim_of_a_suspect(connection: psycopg.Connection[Any]) -> None:

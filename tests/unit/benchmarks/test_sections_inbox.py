@@ -55,10 +55,9 @@ def test_the_inbox_and_the_peers_take_turns_and_who_cannot_is_told(monkeypatch: 
 
 def test_a_quick_run_has_fewer_deliveries(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quarter, and enough for several batches."""
-    asked: list[int] = []
     monkeypatch.setattr(inbox, "workers", list)
-    monkeypatch.setattr(inbox, "_ours", lambda _, variant, many: asked.append(many) or {variant.name: 1.0})
+    monkeypatch.setattr(inbox, "_ours", lambda _, variant, many: {variant.name: float(many)})
 
-    list(inbox.measure(STAND, Size(1, 10, quick=True)))
+    asked = [figure.values for figure in inbox.measure(STAND, Size(1, 10, quick=True))]
 
-    assert asked == [max(500, variant.deliveries // 4) for variant in inbox.VARIANTS]
+    assert asked == [(max(500.0, variant.deliveries // 4),) for variant in inbox.VARIANTS]
