@@ -162,7 +162,7 @@ class Claiming:
         heads = await self._table.walk(self._after, most)
         self._after = heads[-1].key if len(heads) == most else ""
         self._round.due_in = min([self._round.due_in, *(head.due_in for head in heads if head.due_in > 0)])
-        ready = [head for head in heads if head.ready]
+        ready = [head for head in heads if head.ready and _meant(head.event_type, head.due_in, demand)]
         rooms = dict(demand.rooms(dict.fromkeys(head.event_type for head in ready)))
         chosen: list[int] = []
         for head in ready:
@@ -250,9 +250,15 @@ class Claiming:
             self._backoff.reset()
             self._observe(InboxBack(self._table.identity.consumer, "claim", away))
 
-    def _due(self, times: dict[str, float], demand: Demand, now: float) -> list[str]:
+    @staticmethod
+    def _due(times: dict[str, float], demand: Demand, now: float) -> list[str]:
         return [
             event_type
             for event_type, at in times.items()
-            if at <= now and (demand.handled(event_type) or at <= now - UNKNOWN_SECONDS)
+            if at <= now and not demand.paused(event_type) and _meant(event_type, at - now, demand)
         ]
+
+
+def _meant(event_type: str, due_in: float, demand: Demand) -> bool:
+    """Whether it is for this process: it has a handler, or has left it to others that may have one for long enough."""
+    return demand.handled(event_type) or due_in <= -UNKNOWN_SECONDS
