@@ -139,7 +139,8 @@ class Claiming:
         return True
 
     async def _ready(self, event_types: Sequence[str], room: int, take: Take, demand: Demand) -> int:
-        rooms = demand.rooms(event_types)
+        # Of a type without a handler the longest waiting alone: those behind it have not waited for long enough yet.
+        rooms = {each: room if demand.handled(each) else 1 for each, room in demand.rooms(event_types).items()}
         if not rooms:
             return 0
         for event_type in rooms:
@@ -216,6 +217,7 @@ class Claiming:
                 )
             )
         waiting = await self._table.look()
+        now = self._clock.monotonic()
         for event_type, due_in in waiting.types.items():
             at = now + due_in
             self._types[event_type] = min(at, self._types.get(event_type, at))
