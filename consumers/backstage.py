@@ -129,7 +129,8 @@ class Backstage:
             backlog=built.backlog,
             dead_letters=built.dead_letters,
             observe=observe,
-            locks=self._store,
+            locks=self._store or built.locks,
+            most_deferrals=settings.inbox_max_defers,
             defaults=Defaults(
                 concurrency=settings.inbox_concurrency,
                 timeout=settings.inbox_lease_ms * 0.75,

@@ -1,18 +1,18 @@
 """What a handler receives beside its event."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
 from consumers import duration
-from consumers.crossing import in_loop, refuse_in_loop
+from consumers.blocks import Lock, Transaction
+from consumers.crossing import is_in
 from consumers.dedup.protocol import Begun, Effects
 from consumers.duration import Duration
 from consumers.errors import UsageError
@@ -22,6 +22,8 @@ from consumers.received import Received
 if TYPE_CHECKING:
     # What a handler works with loads the store and its Redis, which nobody needs who only registers handlers.
     from consumers.artifacts import Artifact, ArtifactStore
+    from consumers.guard import Lock as RowLock
+    from consumers.guard import SourceRow, Still
     from consumers.progress import Told
     from consumers.scratch import Scratch
     from consumers.stages import Stage
@@ -57,10 +59,16 @@ class Surroundings:
 class Context:
     """One attempt at one event. Safe to use from the thread of a plain function."""
 
-    __slots__ = ("_around", "_begun", "_bench", "_deferred", "attempt", "event")
+    __slots__ = ("_around", "_begun", "_bench", "_deferred", "attempt", "event", "watched")
 
-    def __init__(
-        self, around: Surroundings, event: Received[Any], attempt: int, bench: "Workbench", begun: Begun | None = None
+    def __init__(  # noqa: PLR0913, PLR0917 -- what one attempt has
+        self,
+        around: Surroundings,
+        event: Received[Any],
+        attempt: int,
+        bench: "Workbench",
+        begun: Begun | None = None,
+        watched: Mapping[str, Any] | None = None,
     ) -> None:
         self._around = around
         self._bench = bench
@@ -69,6 +77,8 @@ class Context:
         self.event = event
         self.attempt = attempt
         """From 1; what was deferred or cut short by a shutdown does not count."""
+        self.watched: Mapping[str, Any] = watched or {}
+        """What the event says of its source row: the object `watched` in its data; empty without one."""
 
     @property
     def consumer(self) -> str:
@@ -123,9 +133,12 @@ class Context:
         except ValueError as error:
             raise UsageError(f"ctx.throttle_all: {error}; write seconds, a timedelta, or a text such as 30s") from None
         around = self._around
-        around.loop.call_soon_threadsafe(around.throttle, self.event.event_type, seconds)
+        if is_in(around.loop):
+            around.throttle(self.event.event_type, seconds)  # before anything else can begin
+        else:
+            around.loop.call_soon_threadsafe(around.throttle, self.event.event_type, seconds)
 
-    def transaction(self) -> "Transaction":
+    def transaction(self) -> Transaction:
         """A transaction in the inbox's database, for effects that are there exactly once.
 
         `async with ctx.transaction() as connection:` gives an asynchronous connection of psycopg; a plain function
@@ -153,7 +166,34 @@ class Context:
             )
         return self._around.effects
 
-    def lock(self, name: str, *, wait: Duration = _LONGEST_WAIT) -> "Lock":
+    def guard(  # noqa: PLR0913 -- each by its name
+        self,
+        connection: Any,
+        table: str,
+        key: Mapping[str, Any],
+        *,
+        columns: Sequence[str] = (),
+        still: "Still | None" = None,
+        watched: Mapping[str, Any] | None = None,
+        lock: "RowLock | None" = None,
+    ) -> "SourceRow":
+        """Go on only while the row that the event tells of is as it was; else the event is skipped, from here.
+
+            row = await ctx.guard(connection, "stock", {"sku": event.data["sku"]}, columns=["threshold"],
+                                  still=lambda row: row["qty"] < row["threshold"])
+
+        Reads the row again in the transaction that is open on the connection, one of those that `emit` takes; awaited
+        where it is asynchronous. Skipped is what has no row any more, what is not `still` so, and what has another
+        value in a column of `ctx.watched`, or of `watched` in its place. `lock` has nobody change the row until the
+        transaction ends: "share", or "update" where the handler changes it itself. Answers with the row: its key,
+        `columns`, and what is watched.
+        """
+        from consumers.guard import guard  # noqa: PLC0415 -- loads what finds the libraries of connections
+
+        watched = self.watched if watched is None else watched
+        return guard(connection, table, key, columns=columns, watched=watched, still=still, lock=lock)
+
+    def lock(self, name: str, *, wait: Duration = _LONGEST_WAIT) -> Lock:
         """Hold a lock by this name, across processes and consumers, while the block runs.
 
         `async with ctx.lock(…)` in an asynchronous handler, `with ctx.lock(…)` in a plain function. It is renewed while
@@ -213,71 +253,3 @@ class Context:
             except ValueError as error:
                 raise UsageError(f"ctx.defer: {error}; write seconds, a timedelta, or a moment with its zone") from None
         return max(delay, timedelta(0))
-
-
-class Transaction:
-    """One transaction, for `async with`, or for `with` in a handler's thread."""
-
-    def __init__(self, effects: Effects, loop: asyncio.AbstractEventLoop) -> None:
-        self._effects = effects
-        self._loop = loop
-        self._open: AbstractAsyncContextManager[Any] | None = None
-        self._open_in_thread: AbstractContextManager[Any] | None = None
-
-    async def __aenter__(self) -> Any:
-        """Begin, on an asynchronous connection."""
-        self._open = self._effects.transaction()
-        return await self._open.__aenter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, step: TracebackType | None
-    ) -> bool | None:
-        """Commit, or roll back where an error comes by."""
-        assert self._open is not None  # noqa: S101 -- entered
-        return await self._open.__aexit__(kind, error, step)
-
-    def __enter__(self) -> Any:
-        """Begin, on a synchronous connection."""
-        refuse_in_loop(self._loop, "ctx.transaction()")
-        self._open_in_thread = self._effects.transaction_in_thread()
-        return self._open_in_thread.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, step: TracebackType | None
-    ) -> bool | None:
-        """Commit, or roll back where an error comes by."""
-        assert self._open_in_thread is not None  # noqa: S101 -- entered
-        return self._open_in_thread.__exit__(kind, error, step)
-
-
-class Lock:
-    """A named lock, for `async with`, or for `with` in a handler's thread."""
-
-    def __init__(self, lock: AbstractAsyncContextManager[Any], loop: asyncio.AbstractEventLoop) -> None:
-        self._lock = lock
-        self._loop = loop
-
-    async def __aenter__(self) -> Self:
-        """Wait for the lock."""
-        await self._lock.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, step: TracebackType | None
-    ) -> bool | None:
-        """Give it back."""
-        return await self._lock.__aexit__(kind, error, step)
-
-    def __enter__(self) -> Self:
-        """Wait for the lock, in a thread."""
-        in_loop(self._loop, self.__aenter__, "ctx.lock(…)")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, step: TracebackType | None
-    ) -> bool | None:
-        """Give it back. Raises LeaseLostError where it was lost meanwhile: a thread cannot be cancelled for it."""
-        swallowed = in_loop(self._loop, lambda: self.__aexit__(kind, error, step), "ctx.lock(…)")
-        if error is None and (lost := getattr(self._lock, "lost", None)) is not None:
-            raise lost
-        return swallowed

@@ -150,6 +150,14 @@ class Flow:
             line.paused[event_type] = max(until, line.paused.get(event_type, 0.0))
         self._clock.call_later(seconds, self._unthrottle, event_type, until)
 
+    def hand_back(self, event_type: str) -> None:
+        """Give back what is ready of this type: others may have it, and it takes no permit from other types."""
+        for line in self._lines:
+            for job in [job for job in line.ready if job.subject.event_type == event_type]:
+                line.ready.remove(job)
+                self._dismiss(job, 0.0)
+        self.freed.set()
+
     def close(self) -> None:
         """Begin nothing any more; give back all that does not run, but for what waits behind something that does."""
         self._closed = True

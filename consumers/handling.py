@@ -13,7 +13,7 @@ from consumers.clock import Clock
 from consumers.context import Context, Surroundings
 from consumers.decode import decode
 from consumers.dedup.protocol import Begun
-from consumers.errors import TransientError, UsageError
+from consumers.errors import TransientError, UsageError, outdated
 from consumers.events import HandlerOverdue
 from consumers.handlers import Handler, Handlers, Meant, TooNew, TooOld, Unhandled, Upcaster
 from consumers.job import Cancelled, Job
@@ -72,7 +72,9 @@ class Handling:
             case Unhandled():
                 return Skip("no handler"), None
         try:
-            event = _fitted(_as_it_came(job, event), handler, upcasters)
+            event = _as_it_came(job, event)
+            watched = _watched(event)
+            event = _fitted(event, handler, upcasters)
         except _MisfitError as error:
             return Invalid(str(error), "INVALID_DATA"), error.__cause__
         except (KeyboardInterrupt, GeneratorExit):
@@ -81,7 +83,7 @@ class Handling:
             return self._judge(handler, error), error
         bench = self._around.workshop.bench(event, begun)
         try:
-            context = Context(self._around, event, begun.attempt, bench, begun)
+            context = Context(self._around, event, begun.attempt, bench, begun, watched)
             answer = await self._call(job, handler, context, bench)
         except BaseException:
             bench.abandon()
@@ -109,6 +111,8 @@ class Handling:
         except _LateError as error:
             return Retry(bench.failed_at(error, str(error)), "TIMEOUT"), error.__cause__
         except BaseException as error:  # noqa: BLE001 -- whatever a handler raises is its answer
+            if (reason := outdated(error)) is not None:
+                return Skip(reason), None
             return self._judge(handler, error, bench), error
         return self._answer(handler, context, answer)
 
@@ -209,6 +213,12 @@ def _as_it_came(job: Job, event: Received[Any]) -> Received[Any]:
         job.subject = event = again
     job.read = True
     return event
+
+
+def _watched(event: Received[Any]) -> dict[str, Any]:
+    """What the event says of its source row; taken before any model or upcaster, which know nothing of it."""
+    watched = event.data.get("watched") if isinstance(event.data, dict) else None
+    return dict(watched) if isinstance(watched, dict) else {}
 
 
 def _fitted(event: Received[Any], handler: Handler, upcasters: tuple[Upcaster, ...]) -> Received[Any]:

@@ -9,6 +9,7 @@ from consumers.context import Locks
 from consumers.dead_letters import DeadLetters
 from consumers.dedup.protocol import Dedup, Effects
 from consumers.handlers import Defaults
+from consumers.retry import UNLIMITED
 from consumers.scratch import default_root
 from consumers.sources.source import Source
 from relay.kernel.backoff import Jitter, uniform
@@ -31,6 +32,8 @@ class Outside:
     defaults: Defaults | None = None
     """What handlers have that say nothing of it; None leaves what their consumer was built with."""
     most_resting: int = 500
+    most_deferrals: int = UNLIMITED
+    """Of one event, where the mode counts them."""
     outlived: bool = False
     """Whether the process goes on when the consumer has ended: a service."""
     scratch_root: Path = field(default_factory=default_root)

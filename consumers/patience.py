@@ -8,13 +8,15 @@ from consumers.clock import Clock
 from consumers.duration import read
 from consumers.job import Job
 from consumers.outcome import Dead, Retry
-from consumers.retry import RetryPolicy
+from consumers.retry import UNLIMITED, RetryPolicy
 from relay.kernel.backoff import Jitter, uniform
 
 # The broker drops what nobody acknowledged in time. We give up before: a dead letter is kept, a dropped message is not.
 _MARGIN = 0.1
 _MOST_MARGIN = timedelta(hours=6)
 _MOST_KNOWN = 100_000
+# Whoever defers for longer is asked again then, and may do so once more.
+_LONGEST_DEFERRAL = timedelta(days=30)
 
 
 class Patience:
@@ -26,7 +28,10 @@ class Patience:
         clock: Clock,
         jitter: Jitter = uniform,
         random: Callable[[], float] | None = None,
+        *,
+        most_deferrals: int = UNLIMITED,
     ) -> None:
+        self._most_deferrals = most_deferrals
         self._retention = retention
         self._clock = clock
         self._jitter = jitter
@@ -51,9 +56,11 @@ class Patience:
             self._remember(job.delivery.message_id, since)
         return self._kept(job, delay.total_seconds(), outcome.reason)
 
-    def deferred(self, job: Job, seconds: float) -> float | Dead:
-        """Seconds that it may be deferred, or why it cannot be."""
-        return self._kept(job, seconds, "deferred again and again")
+    def deferred(self, job: Job, deferrals: int, seconds: float) -> float | Dead:
+        """Seconds that it may be deferred, after so many times before, or why it cannot be."""
+        if self._most_deferrals != UNLIMITED and deferrals >= self._most_deferrals:
+            return Dead(f"deferred {deferrals} times, and to be deferred once more", "DEFERRED_TOO_OFTEN")
+        return self._kept(job, min(seconds, _LONGEST_DEFERRAL.total_seconds()), "deferred again and again")
 
     def jittered(self, seconds: float) -> float:
         """A pause, and up to a tenth more."""

@@ -33,6 +33,10 @@ class Permits:
         """Whether a handler is for events of this type, in any version."""
         return any(line.handler is not None for line in self._lines_of(event_type))
 
+    def paused(self, event_type: str) -> bool:
+        """Whether nothing of this type is to begin for now, whatever room there is."""
+        return all(event_type in line.paused for line in self._lines_of(event_type))
+
     def rooms(self, event_types: Iterable[str]) -> Mapping[str, int]:
         """How many of each of these types may begin now; those of which none may are left out.
 

@@ -240,7 +240,7 @@ class Pipeline:
         self._rest(job, delay)
 
     async def _defer(self, job: Job, begun: Begun, outcome: Defer, seconds: float) -> None:
-        pause = self._parts.patience.deferred(job, max(0.0, read(outcome.delay).total_seconds()))
+        pause = self._parts.patience.deferred(job, begun.deferrals, max(0.0, read(outcome.delay).total_seconds()))
         if isinstance(pause, Dead):
             await self._bury(job, begun, pause, None, seconds)
             return

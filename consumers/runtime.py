@@ -221,7 +221,7 @@ class Runtime:
             flow=self._flow,
             gate=self._gate,
             handling=Handling(self._handlers, around, threads, outside.observe, clock),
-            patience=Patience(facts.retention, clock, outside.jitter),
+            patience=Patience(facts.retention, clock, outside.jitter, most_deferrals=outside.most_deferrals),
             observe=self._observe,
             tell=Tell(consumer.name, self._observe, clock),
             begun=self._jobs,
@@ -266,6 +266,8 @@ class Runtime:
                 self._outside.source.give_back(delivery, _FAULT_PAUSE)
             else:
                 self._flow.offer(job)
+                if self._outside.dedup.durable and subject.event_type in job.line.paused:
+                    self._flow.hand_back(subject.event_type)  # it was on its way as its type was paused
 
     def _line_of(self, subject: Subject) -> Line:
         if isinstance(subject, Undecodable):
@@ -302,6 +304,8 @@ class Runtime:
 
     def _throttle(self, event_type: str, seconds: float) -> None:
         self._flow.throttle(event_type, seconds)
+        if self._outside.dedup.durable:
+            self._flow.hand_back(event_type)
         self._outside.observe(Throttled(self._consumer.name, event_type, seconds))
 
     def _give_back(self, job: Job, rest: float) -> None:

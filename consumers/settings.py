@@ -67,6 +67,8 @@ class Settings(PubSubSettings):
     """Up to this long. 2m"""
     inbox_retry_jitter_ms: Duration = parse("500ms")
     """And so much more at random. 500ms"""
+    inbox_max_defers: Annotated[int, Field(ge=-1)] = 1_000
+    """How often a delivery may be deferred before it is failed, DEFERRED_TOO_OFTEN; -1 is without an end. 1000"""
     inbox_connections: Annotated[int, Field(ge=1, le=1_000)] = 4
     """Connections for ctx.transaction() at most, beside four for the inbox itself. 4"""
     inbox_wait_ms: Duration = parse("15s")

@@ -39,6 +39,8 @@ class Begun:
     """Whether a transaction of the handler's has completed it, as far as can be known before it is committed."""
     notebook: Notebook | None = None
     """Keeps what the handler tells of its work, where the mode keeps a history."""
+    deferrals: int = 0
+    """How often it was deferred before, where the mode counts that."""
 
 
 @dataclass(frozen=True, slots=True)

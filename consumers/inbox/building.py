@@ -21,6 +21,7 @@ from consumers.inbox.cleaning import Cleaning
 from consumers.inbox.effects import Connections, InboxEffects
 from consumers.inbox.failed_rows import FailedRows
 from consumers.inbox.inbox import Inbox
+from consumers.inbox.locks import InboxLocks
 from consumers.inbox.moving import Moving, moving_statement
 from consumers.inbox.receiving import Receiving
 from consumers.inbox.revising import Revising
@@ -61,7 +62,7 @@ class Place:
     heartbeat_seconds: float
     poll_seconds: float
     connections: int
-    """For `ctx.transaction()`, beside four of the inbox's own."""
+    """For `ctx.transaction()`, beside four of the inbox's own, and one more where locks are taken."""
     shard: int = 0
     shards: int = 1
     retention: timedelta | None = None
@@ -85,6 +86,7 @@ class Built:
     dedup: Inbox
     effects: InboxEffects
     dead_letters: DeadLetters
+    locks: InboxLocks
     table: Table
     backlog: InboxBacklog
     upkeep: Upkeep
@@ -94,6 +96,7 @@ class Built:
         self.table.cut()
         self.effects.cut()
         self.upkeep.cut()
+        self.locks.cut()
 
 
 def build(  # noqa: PLR0913 -- each by its name
@@ -185,6 +188,8 @@ def build(  # noqa: PLR0913 -- each by its name
         )
     upkeep = Upkeep(consumer, runners, aside, observe=observe, clock=clock, jitter=jitter)
     connections = Connections(place.url, place.app, place.connections)
+    lease = timedelta(seconds=place.lease_seconds)
+    locks = InboxLocks(Session(connect, place.schema, skew), clock, lease, jitter)
     inbox_source = InboxSource(
         intake=intake,
         claiming=claiming,
@@ -192,11 +197,12 @@ def build(  # noqa: PLR0913 -- each by its name
         table=table,
         connections=connections,
         upkeep=upkeep,
+        locks=locks,
         examine=examine,
         judge=judge,
     )
     effects = InboxEffects(inbox, table, connections, place.schema)
-    return Built(inbox_source, inbox, effects, dead_letters, table, InboxBacklog(table, inbox, tally), upkeep)
+    return Built(inbox_source, inbox, effects, dead_letters, locks, table, InboxBacklog(table, inbox, tally), upkeep)
 
 
 async def examined(connect: Callable[[], Any], schema: str) -> None:

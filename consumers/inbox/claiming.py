@@ -139,7 +139,8 @@ class Claiming:
         return True
 
     async def _ready(self, event_types: Sequence[str], room: int, take: Take, demand: Demand) -> int:
-        rooms = demand.rooms(event_types)
+        # Of a type without a handler the longest waiting alone: those behind it have not waited for long enough yet.
+        rooms = {each: room if demand.handled(each) else 1 for each, room in demand.rooms(event_types).items()}
         if not rooms:
             return 0
         for event_type in rooms:
@@ -162,7 +163,7 @@ class Claiming:
         heads = await self._table.walk(self._after, most)
         self._after = heads[-1].key if len(heads) == most else ""
         self._round.due_in = min([self._round.due_in, *(head.due_in for head in heads if head.due_in > 0)])
-        ready = [head for head in heads if head.ready]
+        ready = [head for head in heads if head.ready and _meant(head.event_type, head.due_in, demand)]
         rooms = dict(demand.rooms(dict.fromkeys(head.event_type for head in ready)))
         chosen: list[int] = []
         for head in ready:
@@ -216,6 +217,7 @@ class Claiming:
                 )
             )
         waiting = await self._table.look()
+        now = self._clock.monotonic()
         for event_type, due_in in waiting.types.items():
             at = now + due_in
             self._types[event_type] = min(at, self._types.get(event_type, at))
@@ -250,9 +252,15 @@ class Claiming:
             self._backoff.reset()
             self._observe(InboxBack(self._table.identity.consumer, "claim", away))
 
-    def _due(self, times: dict[str, float], demand: Demand, now: float) -> list[str]:
+    @staticmethod
+    def _due(times: dict[str, float], demand: Demand, now: float) -> list[str]:
         return [
             event_type
             for event_type, at in times.items()
-            if at <= now and (demand.handled(event_type) or at <= now - UNKNOWN_SECONDS)
+            if at <= now and not demand.paused(event_type) and _meant(event_type, at - now, demand)
         ]
+
+
+def _meant(event_type: str, due_in: float, demand: Demand) -> bool:
+    """Whether it is for this process: it has a handler, or has left it to others that may have one for long enough."""
+    return demand.handled(event_type) or due_in <= -UNKNOWN_SECONDS

@@ -15,7 +15,7 @@ from consumers.inbox import rows
 from consumers.inbox.notebook import Notebooks
 from consumers.inbox.rows import Owned, Word
 from consumers.inbox.table import MOST_ROWS, Table
-from consumers.inbox.words import again, end_of
+from consumers.inbox.words import again, end_of, unbegun
 from consumers.outcome import Defer, Invalid, Retry
 from consumers.received import Received
 from idempotency import LeaseLostError, StoreUnavailableError
@@ -73,7 +73,8 @@ class Inbox:
         if owned.over:
             return InProgress(0.0)
         owned.revision = self._revision_of(event.event_type, event.version)
-        begun = self._begun[owned] = Begun(event, owned.attempt, owned, notebook=self._notebooks.of(owned))
+        begun = Begun(event, owned.attempt, owned, notebook=self._notebooks.of(owned), deferrals=owned.deferrals)
+        self._begun[owned] = begun
         return begun
 
     async def complete(self, begun: Begun, end: End) -> None:
@@ -145,7 +146,7 @@ class Inbox:
 
     async def _give_back(self, owned: Owned, rest: float) -> None:
         try:
-            await self._words.ask(again(owned, None, counted=False, rest=rest))
+            await self._words.ask(unbegun(owned, rest))
         except StoreUnavailableError:
             return  # its lease ends by itself
         finally:

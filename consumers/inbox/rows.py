@@ -34,6 +34,7 @@ class Owned:
     """Until when it is ours, by this process's own clock, unless it is renewed."""
     attempt: int
     alone: bool
+    deferrals: int = 0
     over: bool = False
     """Whether there is nothing more to say about it: it is settled, or its lease is left to end."""
     left: bool = False

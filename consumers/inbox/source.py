@@ -9,6 +9,7 @@ from consumers.delivery import Delivery
 from consumers.inbox.claiming import Claiming
 from consumers.inbox.effects import Connections
 from consumers.inbox.inbox import Inbox
+from consumers.inbox.locks import InboxLocks
 from consumers.inbox.rows import Owned
 from consumers.inbox.table import Table
 from consumers.inbox.upkeep import Upkeep
@@ -58,6 +59,7 @@ class InboxSource:
         table: Table,
         connections: Connections,
         upkeep: Upkeep,
+        locks: InboxLocks,
         examine: Callable[[], Awaitable[None]],
         judge: Callable[[Facts], None],
     ) -> None:
@@ -68,6 +70,7 @@ class InboxSource:
         self._table = table
         self._connections = connections
         self._upkeep = upkeep
+        self._locks = locks
         self._examine = examine
         self._judge = judge
         self._held = 0
@@ -126,6 +129,7 @@ class InboxSource:
             stack.push_async_callback(self._table.close)
             stack.push_async_callback(self._connections.close)
             stack.push_async_callback(self._upkeep.close)
+            stack.push_async_callback(self._locks.close)
             stack.push_async_callback(self._intake.close, seconds)
 
     def _let_go(self, delivery: Delivery, due_in: float | None) -> None:

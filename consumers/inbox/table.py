@@ -162,18 +162,27 @@ class Table:
 
 
 def _claimed(row: Row, token: str, deadline: float, *, alone: bool) -> Claimed:
-    id_, event_type, envelope, attributes, key, message_id, recipient, attempt, created, first_started = row
-    owned = Owned(id=int(id_), event_type=event_type, token=token, deadline=deadline, attempt=int(attempt), alone=alone)
+    id_, event_type, envelope, attributes, key, message_id, recipient, attempt, deferrals, *times = row
+    created, first_started = map(float, times)
+    owned = Owned(
+        id=int(id_),
+        event_type=event_type,
+        token=token,
+        deadline=deadline,
+        attempt=int(attempt),
+        deferrals=int(deferrals),
+        alone=alone,
+    )
     delivery = Delivery(
         body=envelope,
         attributes=json.loads(attributes),
         message_id=message_id,
         ordering_key=key,
-        published_at=float(created),
+        published_at=created,
         attempt=owned.attempt,
         recipient=recipient,
         lane=f"{owned.id}",
-        first_attempt_at=float(first_started),
+        first_attempt_at=first_started,
         handle=owned,
     )
     return Claimed(owned, delivery)

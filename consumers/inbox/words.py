@@ -81,6 +81,11 @@ def again(owned: Owned, why: Retry | Defer | None, *, counted: bool, rest: float
             assert_never(why)
 
 
+def unbegun(owned: Owned, rest: float) -> Word:
+    """What is written of a row that was claimed, and whose handler was not entered."""
+    return Word(owned=owned, state="pending", what="released", rest=rest, refunded=True, cleared=False)
+
+
 def kept(result: Any) -> str:
     """A result as JSON; empty for none."""
     if result is None:

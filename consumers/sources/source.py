@@ -56,6 +56,10 @@ class Demand(Protocol):
         """Whether a handler is for events of this type, in any version."""
         ...
 
+    def paused(self, event_type: str) -> bool:
+        """Whether nothing of this type is to begin for now, whatever room there is."""
+        ...
+
     def rooms(self, event_types: Iterable[str]) -> Mapping[str, int]:
         """How many of each of these types may begin now; those of which none may are left out.
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from consumers.app import Consumer
 from consumers.backlog import Backlog
+from consumers.context import Locks
 from consumers.dedup.claim import ClaimDedup
 from consumers.dedup.mark import MarkDedup
 from consumers.dedup.none import NoDedup
@@ -28,6 +29,8 @@ from relay.errors import BrokerError
 _SHUTDOWN = 25.0
 _BLINK = 0.02
 _HANG = 1.0
+# What INBOX_MAX_DEFERS is unless it is set.
+_MOST_DEFERRALS = 1_000
 _T = TypeVar("_T")
 
 
@@ -111,9 +114,11 @@ class Process:
             dedup: Dedup = built.dedup
             effects: Effects | None = built.effects
             backlog: Backlog | None = built.backlog
+            locks: Locks = built.locks
         else:
             source, dedup = self.source, _dedup(consumer, store, world.clock)
             effects = backlog = None
+            locks = store
         self.runtime = Runtime(
             consumer,
             Outside(
@@ -123,7 +128,8 @@ class Process:
                 backlog=backlog,
                 dead_letters=dead_letters,
                 observe=self._observe,
-                locks=store,
+                locks=locks,
+                most_deferrals=_MOST_DEFERRALS,
                 most_resting=world.most_resting,
                 outlived=world.outlived,
                 clock=world.clock,

@@ -18,7 +18,7 @@
     select id, 'processing', json_build_object('attempt', attempt_count, 'by', locked_by)::jsonb from begun
 )
 select id, event_type, envelope, attributes, coalesce(ordering_key, ''), coalesce(message_id, ''), recipient,
-       attempt_count,
+       attempt_count, defer_count,
        extract(epoch from created_at)::float8, extract(epoch from first_started_at)::float8
   from begun
  order by available_at, id

@@ -47,22 +47,22 @@ def test_after_the_last_attempt_it_is_dead_with_the_reason_and_the_code() -> Non
 
 async def test_nothing_waits_past_what_the_subscription_keeps_less_a_tenth() -> None:
     clock = FakeClock(NOON)
-    assert patience(HOUR, clock).deferred(job(), 7_200) == 54 * 60
+    assert patience(HOUR, clock).deferred(job(), 0, 7_200) == 54 * 60
     await clock.advance(53 * 60)
-    assert patience(HOUR, clock).deferred(job(), 7_200) == 60
+    assert patience(HOUR, clock).deferred(job(), 0, 7_200) == 60
     await clock.advance(60)
-    dead = patience(HOUR, clock).deferred(job(), 1)
+    dead = patience(HOUR, clock).deferred(job(), 0, 1)
     assert isinstance(dead, Dead)
     assert dead.code == "EXPIRES"
 
 
 def test_the_tenth_is_six_hours_at_most() -> None:
-    assert patience(7 * DAY).deferred(job(), 10**9) == (7 * DAY - timedelta(hours=6)).total_seconds()
+    assert patience(7 * DAY).deferred(job(), 0, 10**9) == (7 * DAY - timedelta(hours=6)).total_seconds()
 
 
 @pytest.mark.parametrize(("retention", "published"), [(None, NOON), (HOUR, None)])
 def test_where_either_is_unknown_there_is_no_bound(retention: timedelta | None, published: datetime | None) -> None:
-    assert patience(retention).deferred(job(published), 10**6) == 10**6
+    assert patience(retention).deferred(job(published), 0, 10**6) == 10**6
 
 
 async def test_the_longest_duration_counts_from_the_first_attempt_where_that_was_here() -> None:

@@ -58,6 +58,7 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "INBOX_HEARTBEAT_MS": "15s",
         "INBOX_POLL_MS": "500ms",
         "INBOX_MAX_ATTEMPTS": "3",
+        "INBOX_MAX_DEFERS": "1000",
         "INBOX_RETRY_BASE_MS": "5s",
         "INBOX_RETRY_MAX_MS": "2m",
         "INBOX_RETRY_JITTER_MS": "500ms",
