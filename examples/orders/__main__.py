@@ -1,23 +1,22 @@
 """`make example NAME=orders`: the service, a relay and the consumer on embedded servers; orders, and their invoices."""
 
 import os
-import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import httpx
 import psycopg
 
 from examples.orders.service import TABLES
+from examples.programs import running, served
 from relay.dev.prepare import prepare
 from relay.dev.stack import Stack
 
 ORDERS = 100
 PATIENCE_SECONDS = 60.0
+SERVICE = "examples.orders.service:service"
 RELAY = ("relay", "run")
 CONSUMER = "examples.orders.billing:billing"
 BILLING = ("consumers", "run", CONSUMER)
@@ -29,7 +28,7 @@ def main() -> int:
         environment = prepared(stack)
         for program in (RELAY, BILLING):
             processes.enter_context(running(environment, *program))
-        with served(environment) as url, httpx.Client(base_url=url) as customer:
+        with served(environment, SERVICE) as url, httpx.Client(base_url=url) as customer:
             numbers = [order(customer, number) for number in range(ORDERS)]
             print(f"{len(numbers)} orders were placed")
             billed = sum(invoiced(customer, number) for number in numbers)
@@ -46,25 +45,6 @@ def prepared(stack: Stack) -> dict[str, str]:
     environment = {**os.environ, **stack.environment, **quiet, "RELAY_TOPIC": "orders"}
     subprocess.run([sys.executable, "-m", "consumers", "dead-letters", "create", CONSUMER], env=environment, check=True)
     return environment
-
-
-@contextmanager
-def running(environment: dict[str, str], *program: str, fds: Collection[int] = ()) -> Iterator[None]:
-    """A program beside this one, stopped the way a platform stops it."""
-    with subprocess.Popen([sys.executable, "-m", *program], env=environment, pass_fds=fds) as process:
-        try:
-            yield
-        finally:
-            process.send_signal(signal.SIGTERM)
-
-
-@contextmanager
-def served(environment: dict[str, str]) -> Iterator[str]:
-    """The service on a free port; it inherits the socket, so that nobody else gets the port."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        options = ("--fd", str(listening.fileno()), "--log-level", "warning")
-        with running(environment, "uvicorn", "examples.orders.service:service", *options, fds=[listening.fileno()]):
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
 def order(customer: httpx.Client, number: int) -> int:

@@ -3,17 +3,16 @@
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 import psycopg
 
-from examples.orders.__main__ import BILLING, RELAY, order, prepared, served
+from examples.orders.__main__ import BILLING, RELAY, SERVICE, order, prepared
+from examples.programs import served
 from relay.dev.stack import Stack
 from tests.support.commands import ROOT
+from tests.support.mortal import Mortal
 from tests.support.waiting import until
 
 ORDERS = 150
@@ -21,38 +20,6 @@ KILL_EVERY = 25
 SHORT = {"CONSUMERS_ACK_DEADLINE": "10s", "IDEMPOTENCY_LEASE": "2s"}
 SOURCES = ("service.py", "billing.py", "__main__.py", "__init__.py")
 MOST_LINES = 199
-
-
-@dataclass
-class Program:
-    """One of the example's processes, which dies and is started again, as a platform does."""
-
-    environment: dict[str, str]
-    words: tuple[str, ...]
-    log: Path
-    process: subprocess.Popen[bytes] = field(init=False)
-
-    def start(self) -> None:
-        """Start it."""
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", *self.words], env=self.environment, cwd=ROOT, stdout=log, stderr=log
-            )
-
-    def kill(self) -> None:
-        """End it without a word."""
-        self.process.kill()
-        self.process.wait()
-
-
-@contextmanager
-def running(program: Program) -> Iterator[Program]:
-    """Run it while the block does."""
-    program.start()
-    try:
-        yield program
-    finally:
-        program.kill()
 
 
 def test_every_order_has_its_invoice() -> None:
@@ -68,22 +35,18 @@ def test_one_invoice_an_order_whoever_is_killed(tmp_path: Path) -> None:
     """The relay and the consumer die again and again while orders come in; nothing is billed twice or forgotten."""
     with Stack.start() as stack:
         environment = {**prepared(stack), **SHORT}
-        relay = Program(environment, RELAY, tmp_path / "relay.log")
-        billing = Program(environment, BILLING, tmp_path / "billing.log")
         with (
-            running(relay),
-            running(billing),
-            served(environment) as url,
+            Mortal.running(environment, RELAY, tmp_path / "relay.log") as relay,
+            Mortal.running(environment, BILLING, tmp_path / "billing.log") as billing,
+            served(environment, SERVICE) as url,
             httpx.Client(base_url=url) as customer,
             psycopg.connect(stack.database_url, autocommit=True) as database,
         ):
             for number in range(ORDERS):
                 order(customer, number)
                 if number % KILL_EVERY == KILL_EVERY - 1:
-                    victim = random.choice([relay, billing])  # noqa: S311 -- chaos, not a secret
-                    victim.kill()
-                    victim.start()
-            until(lambda: _billed(database) == ORDERS, f"all are billed: {billing.log.read_text()[-2000:]}", 60)
+                    random.choice([relay, billing]).die()  # noqa: S311 -- chaos, not a secret
+            until(lambda: _billed(database) == ORDERS, f"all are billed: {billing.said}", 60)
             assert _one(database, "select count(*) from invoices") == ORDERS
             assert _one(database, "select count(*) from invoices join orders on orders.id = order_id "
                         "where invoices.cents = orders.cents") == ORDERS  # fmt: skip
