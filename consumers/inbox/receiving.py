@@ -166,7 +166,9 @@ class Receiving:
         """The ids of those that are new; however long the database is away. What cannot be stored leaves the batch."""
         if not arrived:
             return set()
-        arrivals = [arrival_of(delivery, event, self._shard_key) for delivery, event in arrived]
+        arrivals = await self._arrivals(arrived, batch)
+        if not arrivals:
+            return set()
         while True:
             try:
                 new = await self._table.receive(arrivals)
@@ -184,6 +186,19 @@ class Receiving:
                 self._stored(arrivals)
                 return new
 
+    async def _arrivals(
+        self, arrived: Sequence[tuple[Delivery, Received[Any]]], batch: list[Delivery]
+    ) -> list[Arrival]:
+        """As they are stored; one that `shard_by` fails on is a dead letter, and leaves the batch."""
+        arrivals: list[Arrival] = []
+        for delivery, event in arrived:
+            try:
+                arrivals.append(arrival_of(delivery, event, self._shard_key))
+            except Exception as error:  # noqa: BLE001 -- the user's own function, which may raise anything
+                await self._bury(delivery, undecodable(delivery, f"shard_by failed on it: {sentence(error)}"))
+                batch.remove(delivery)
+        return arrivals
+
     def _back(self) -> None:
         if self._away_since is not None:
             away, self._away_since = self._clock.monotonic() - self._away_since, None
@@ -194,6 +209,7 @@ class Receiving:
         self, arrived: Sequence[tuple[Delivery, Received[Any]]], batch: list[Delivery], error: psycopg.DataError
     ) -> set[str]:
         """One of them is nothing that Postgres keeps, such as a NUL in a text: the others must not wait for it."""
+        arrived = [each for each in arrived if each[0] in batch]
         if len(arrived) == 1:
             ((delivery, _),) = arrived
             reason = f"the inbox cannot store it: {error.diag.message_primary or type(error).__name__}"
