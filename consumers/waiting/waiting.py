@@ -1,39 +1,27 @@
-"""Waits for the ends of deliveries, for many at once: over one session that looks, and one that is told."""
+"""Waiting for the ends of deliveries, as a service does it."""
 
 import asyncio
-import json
-from collections.abc import Sequence
-from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
-from uuid import UUID
 
 import psycopg
 
 from consumers import duration
 from consumers.errors import ConfigurationError
 from consumers.inbox.address import checked
-from consumers.inbox.rows import Awaited
-from consumers.inbox.session import Session
+from consumers.inbox.session import Connect
 from consumers.waiting.answers import Answer
-from consumers.waiting.waiter import Delivery, Target, Waiter, seconds_of, target_of
-from consumers.waiting.wake_up import WakeUp
-from idempotency import StoreUnavailableError
+from consumers.waiting.lookout import Lookout
+from consumers.waiting.waiter import Delivery, seconds_of, target_of
 from relay import errors as relay_errors
 from relay.kernel.clock import Clock, SystemClock
-from relay.kernel.failure import told
 from relay.postgres.connect import connect_async
-from relay.postgres.statements import numbers, texts
-from relay.postgres.wire import Row
 
 if TYPE_CHECKING:
     from consumers.settings import Settings
 
-# Deliveries in one statement.
-MOST_ROWS: Final = 500
 # How much longer than it asked somebody waits for the first look of theirs, where the database takes its time.
 _GRACE_SECONDS: Final = 5.0
-_NOBODY: Final = UUID(int=0)
 
 
 class Waiting:
@@ -79,16 +67,11 @@ class Waiting:
         async def listen() -> psycopg.AsyncConnection[Any]:
             return await connect_async(ear, app, "listen_url" if listen_url else "DATABASE_URL")
 
+        self._connect: Connect = connect
+        self._listen: Connect = listen
+        self._schema = schema
         self._clock = clock or SystemClock()
-        self._session = Session(connect, schema, lambda: 0.0)
-        self._wake_up = WakeUp(listen, self._hear, self._clock)
-        self._tasks: list[asyncio.Task[None]] = []
-        self._waiters: set[Waiter] = set()
-        self._named: dict[int, set[Waiter]] = {}
-        self._news = asyncio.Event()
-        self._looking = False
-        # What was heard while a look was under way, which may have been too early for it; None is for everything.
-        self._heard: set[int | None] = set()
+        self._lookout: Lookout | None = None
         self._closed = False
 
     @classmethod
@@ -115,30 +98,27 @@ class Waiting:
         Raises StoreUnavailableError where the database was not reached in all that time, and ConfigurationError where
         it has no inbox that may be read here.
         """
-        if self._closed:
-            raise RuntimeError("this Waiting is closed; make another one")
         limit = self.default if seconds is None else seconds_of(seconds)
-        waiter = self._enter(target_of(delivery))
+        target = target_of(delivery)
+        lookout = self._at_work()
+        waiter = lookout.enter(target)
         try:
             await self._clock.wait(waiter.ended, limit)
             if not waiter.looked.is_set():
                 await self._clock.wait(waiter.looked, _GRACE_SECONDS)
             return waiter.said()
         finally:
-            self._leave(waiter)
+            lookout.leave(waiter)
 
     async def close(self) -> None:
         """Let all that wait go, with what they know, and end the connections."""
         self._closed = True
-        for waiter in self._waiters:
-            waiter.break_off()
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await self._session.close()
+        lookout, self._lookout = self._lookout, None
+        if lookout is not None:
+            await lookout.close()
 
     async def __aenter__(self) -> Self:
+        self._closed = False
         return self
 
     async def __aexit__(
@@ -146,123 +126,16 @@ class Waiting:
     ) -> None:
         await self.close()
 
-    def _enter(self, target: Target) -> Waiter:
-        waiter = Waiter(target, due=self._clock.monotonic(), retry_after=self.retry_after)
-        self._waiters.add(waiter)
-        if isinstance(target, int):
-            self._name(waiter, target)
-        self._news.set()
-        if not self._tasks or self._tasks[0].done():
-            self._tasks = [asyncio.create_task(self._run()), asyncio.create_task(self._wake_up.run())]
-        return waiter
-
-    def _leave(self, waiter: Waiter) -> None:
-        self._waiters.discard(waiter)
-        if waiter.id is not None:
-            self._named[waiter.id].discard(waiter)
-            if not self._named[waiter.id]:
-                del self._named[waiter.id]
-
-    def _name(self, waiter: Waiter, number: int) -> None:
-        waiter.id = number
-        self._named.setdefault(number, set()).add(waiter)
-
-    def _hear(self, number: int | None) -> None:
-        """Somebody says that this delivery has ended, or that any may have."""
-        if self._looking:
-            self._heard.add(number)
-        for waiter in self._waiters if number is None else self._named.get(number, ()):
-            waiter.due = self._clock.monotonic()
-        self._news.set()
-
-    async def _run(self) -> None:
-        while True:
-            self._news.clear()
-            now = self._clock.monotonic()
-            due = [waiter for waiter in self._waiters if waiter.due <= now and not waiter.ended.is_set()]
-            if due:
-                await self._look(due)
-            elif self._waiters:
-                await self._clock.wait(self._news, min(waiter.due for waiter in self._waiters) - now)
-            else:
-                await self._news.wait()
-
-    async def _look(self, due: Sequence[Waiter]) -> None:
-        """Look for what these wait for, with one statement for them all."""
-        by_target: dict[Target, list[Waiter]] = {}
-        for waiter in due:
-            by_target.setdefault(waiter.target, []).append(waiter)
-        targets = iter(by_target)
-        while part := list(islice(targets, MOST_ROWS)):
-            waiters = [waiter for target in part for waiter in by_target[target]]
-            self._looking = True
-            self._heard.clear()
-            try:
-                found = await self._found(part)
-            except StoreUnavailableError as error:
-                for waiter in waiters:
-                    waiter.fail(error)
-                if (final := _final(error)) is not None:
-                    self._end(waiters, final)
-            except Exception as error:  # noqa: BLE001 -- it is theirs who wait: nobody may wait in vain for a look
-                self._end(waiters, error)
-            else:
-                self._see(waiters, found)
-            finally:
-                self._looking = False
-            for waiter in waiters:
-                waiter.look_later(self._clock.monotonic())
-                if self._heard & {waiter.id, None}:
-                    waiter.due = self._clock.monotonic()
-
-    async def _found(self, targets: Sequence[Target]) -> dict[Target, Awaited]:
-        ids = [target if isinstance(target, int) else 0 for target in targets]
-        pairs = [("", _NOBODY) if isinstance(target, int) else target for target in targets]
-        values = {
-            "ids": numbers(ids),
-            "consumers": texts([consumer for consumer, _ in pairs]),
-            "event_ids": texts([str(event_id) for _, event_id in pairs]),
-        }
-        return {targets[int(row[0]) - 1]: _awaited(row) for row in await self._session.ask("await_end", values)}
-
-    def _see(self, waiters: Sequence[Waiter], found: dict[Target, Awaited]) -> None:
-        for waiter in waiters:
-            row = found.get(waiter.target)
-            if row is not None and waiter.id is None and waiter in self._waiters:
-                self._name(waiter, row.id)
-            waiter.see(row, self.retry_after)
-
-    @staticmethod
-    def _end(waiters: Sequence[Waiter], error: Exception) -> None:
-        for waiter in waiters:
-            waiter.end(error)
-
-
-def _awaited(row: Row) -> Awaited:
-    _, number, state, outcome, result, error_code, error, due_in = row
-    return Awaited(
-        id=int(number),
-        state=state,
-        outcome=outcome,
-        result=None if result is None else json.loads(result),
-        error_code=error_code,
-        error=error,
-        due_in=float(due_in),
-    )
-
-
-def _final(fault: StoreUnavailableError) -> ConfigurationError | None:
-    """What no further look will change, in words."""
-    match fault.__cause__:
-        case psycopg.errors.UndefinedTable() | psycopg.errors.InsufficientPrivilege() as error:
-            return ConfigurationError(
-                f"the inbox cannot be waited for: {told(error)}; create it with python -m consumers migrate, and grant "
-                "the role usage on its schema, and select and update on inbox_deliveries"
+    def _at_work(self) -> Lookout:
+        if self._closed:
+            raise RuntimeError("this Waiting is closed; it is open again within `async with`")
+        if self._lookout is None:
+            self._lookout = Lookout(
+                self._connect, self._listen, self._schema, clock=self._clock, retry_after=self.retry_after
             )
-        case relay_errors.ConfigurationError() as error:
-            return ConfigurationError(str(error))
-        case _:
-            return None
+        if self._lookout.loop is not asyncio.get_running_loop():
+            raise RuntimeError("this Waiting is at work in another event loop; close it there, or make one for each")
+        return self._lookout
 
 
 def _seconds(name: str, value: duration.Duration) -> float:

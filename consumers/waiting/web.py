@@ -13,12 +13,13 @@ from pydantic_core import to_json
 from consumers.errors import ConfigurationError, UnknownDeliveryError
 from consumers.waiting.answers import Answer, Failed, Pending, Ready
 from consumers.waiting.waiter import Delivery
-from consumers.waiting.waiting import Waiting
 from idempotency import StoreUnavailableError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
+
+    from consumers.waiting.waiting import Waiting
 
 PARAMETER: Final = "waitMs"
 # What a client is told of a failure that its resource has no word for.
@@ -81,7 +82,7 @@ class HttpRequest(Protocol):
 
 
 async def wait_response(
-    waiting: Waiting,
+    waiting: "Waiting",
     request: HttpRequest,
     delivery: Delivery,
     *,
@@ -102,7 +103,7 @@ async def wait_response(
 
 
 def wait_endpoint(
-    waiting: Waiting,
+    waiting: "Waiting",
     begin: "Callable[[Request], Awaitable[Delivery]]",
     *,
     failures: Failures | None = None,
@@ -127,7 +128,7 @@ def wait_endpoint(
     return endpoint
 
 
-def wait_of(text: str | None, waiting: Waiting) -> float:
+def wait_of(text: str | None, waiting: "Waiting") -> float:
     """How many seconds a client wants to wait, as far as it may. Raises ValueError for what is no wait."""
     if text is None:
         return waiting.default
@@ -166,7 +167,7 @@ def _refusal(failed: Failed, failures: Failures | None) -> Refusal:
 
 
 async def _reply(  # noqa: PLR0913, PLR0917 -- what the two ways in have in common
-    waiting: Waiting,
+    waiting: "Waiting",
     request: HttpRequest,
     delivery: Delivery,
     seconds: float,

@@ -1,8 +1,9 @@
 """Waiting for what a consumer does, over the tables alone: nobody else runs here but what plays the consumer."""
 
 import asyncio
+import gc
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID, uuid4
@@ -11,12 +12,13 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from consumers.clock import SystemClock
 from consumers.errors import ConfigurationError
+from consumers.inbox.rows import Awaited
 from consumers.inbox.session import statement
 from consumers.testing import FakeClock
 from consumers.waiting import Failed, Pending, Ready, UnknownDeliveryError, Waiting, enqueue
-from consumers.waiting.wake_up import WakeUp
+from consumers.waiting.lookout import Lookout
+from consumers.waiting.waiter import Target
 from idempotency import StoreUnavailableError
 from relay.kernel.clock import Clock
 from relay.postgres.connect import connect_async
@@ -28,20 +30,30 @@ from tests.support.proxy import postgres_proxy
 from tests.support.waiting import until_async
 
 
-class Counted(Waiting):
-    """It counts what it says to the database, and knows whether it listens."""
+class Counted(Lookout):
+    """It counts what it says to the database."""
 
-    def __init__(self, url: str, **options: Any) -> None:
-        super().__init__(url, **options)
-        self.statements = 0
+    statements = 0
+
+    def __init__(self, *connections: Any, **options: Any) -> None:
+        super().__init__(*connections, **options)
         self.rows: list[int] = []
-        self._asked = self._session.ask
-        self._session.ask = self._count  # type: ignore[method-assign]
 
-    async def _count(self, name: str, values: Any) -> Any:
+    async def _found(self, targets: Sequence[Target]) -> dict[Target, Awaited]:
         self.statements += 1
-        self.rows.append(values["ids"].count(",") + 1)
-        return await self._asked(name, values)
+        self.rows.append(len(targets))
+        return await super()._found(targets)
+
+
+def counted(waiting: Waiting) -> Counted:
+    """What is at work for it."""
+    assert isinstance(waiting._lookout, Counted)
+    return waiting._lookout
+
+
+@pytest.fixture(autouse=True)
+def _counting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("consumers.waiting.waiting.Lookout", Counted)
 
 
 @pytest.fixture
@@ -51,9 +63,9 @@ def worker(inbox_database: str) -> Worker:
 
 
 @asynccontextmanager
-async def waiting_on(url: str, clock: Clock | None = None, **options: Any) -> AsyncIterator[Counted]:
+async def waiting_on(url: str, clock: Clock | None = None, **options: Any) -> AsyncIterator[Waiting]:
     """One that waits, on this clock."""
-    async with Counted(url, clock=clock, app="waiter", **options) as waiting:
+    async with Waiting(url, clock=clock, app="waiter", **options) as waiting:
         yield waiting
 
 
@@ -70,7 +82,7 @@ async def test_what_is_done_already_is_ready_at_once(worker: Worker) -> None:
     await worker.do()
     async with waiting_on(worker.database) as waiting:
         assert await waiting.wait(delivery) == Ready({"number": 42})
-        assert waiting.statements == 1
+        assert counted(waiting).statements == 1
 
 
 async def test_what_ends_meanwhile_wakes_its_waiter_up(worker: Worker) -> None:
@@ -82,7 +94,7 @@ async def test_what_ends_meanwhile_wakes_its_waiter_up(worker: Worker) -> None:
         await worker.do()
         async with asyncio.timeout(20):
             assert await answer == Ready({"number": 42})
-        assert waiting.statements <= 3  # at first, when it began to listen, and when it was told
+        assert counted(waiting).statements <= 3  # at first, when it began to listen, and when it was told
 
 
 async def test_an_event_that_is_not_there_yet_is_waited_for(worker: Worker) -> None:
@@ -90,7 +102,7 @@ async def test_an_event_that_is_not_there_yet_is_waited_for(worker: Worker) -> N
     event_id = uuid4()
     async with waiting_on(worker.database) as waiting:
         answer = asyncio.create_task(waiting.wait(("invoices", event_id), 20))
-        await holds(lambda: waiting.statements > 0, "a look was made")
+        await holds(lambda: waiting._lookout is not None and counted(waiting).statements > 0, "a look was made")
         async with await psycopg.AsyncConnection.connect(worker.database) as connection:
             await enqueue(connection, consumer="invoices", event_type="invoice.requested", data=1, event_id=event_id)
         await worker.do()
@@ -145,20 +157,20 @@ async def test_a_hundred_who_wait_cost_one_statement_a_look(worker: Worker) -> N
     async with waiting_on(worker.database, clock) as waiting:
         answers = [asyncio.create_task(waiting.wait(delivery, 60)) for delivery in deliveries]
         await awaited(worker.database, 100)
-        assert waiting.statements <= 2
-        waiting.statements, waiting.rows = 0, []
+        assert counted(waiting).statements <= 2
+        counted(waiting).statements, counted(waiting).rows = 0, []
         for _ in range(40):
             await clock.advance(0.25)
-            await holds(lambda: not waiting._looking, "the look is over")
+            await holds(lambda: not counted(waiting)._looking, "the look is over")
         # 20, 40, … 640 ms, and from then on once a second.
-        assert 10 <= waiting.statements <= 20
-        assert set(waiting.rows) == {100}
+        assert 10 <= counted(waiting).statements <= 20
+        assert set(counted(waiting).rows) == {100}
 
-        waiting.statements = 0
+        counted(waiting).statements = 0
         await worker.do()
         async with asyncio.timeout(20):
             assert await asyncio.gather(*answers) == [Ready({"number": 42})] * 100
-        assert waiting.statements <= 50
+        assert counted(waiting).statements <= 50
         assert len(await sessions(worker.database, "%")) == 2
 
 
@@ -171,11 +183,11 @@ async def test_many_who_wait_for_one_are_all_told(worker: Worker) -> None:
         for answer in answers[10:]:
             answer.cancel()
         await asyncio.gather(*answers[10:], return_exceptions=True)
-        assert len(waiting._waiters) == 10
+        assert len(counted(waiting).waiters) == 10
         await worker.do()
         async with asyncio.timeout(20):
             assert await asyncio.gather(*answers[:10]) == [Ready({"number": 42})] * 10
-        assert (waiting._waiters, waiting._named) == (set(), {})
+        assert (counted(waiting).waiters, counted(waiting)._named) == (set(), {})
 
 
 async def test_a_transaction_that_completes_it_is_not_waited_for(worker: Worker) -> None:
@@ -198,27 +210,27 @@ async def test_a_transaction_that_completes_it_is_not_waited_for(worker: Worker)
 
 
 @pytest.mark.parametrize("moment", ["before", "during"])
-async def test_no_end_is_missed_between_two_looks(worker: Worker, moment: str) -> None:
+async def test_no_end_is_missed_between_two_looks(worker: Worker, moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that ends right after a look that saw it unfinished was awaited by then, and one before it is seen."""
     delivery = await worker.ask()
     claimed = await worker.claim()
     async with waiting_on(worker.database, FakeClock()) as waiting:
-        asked = waiting._asked
 
-        async def ends_meanwhile(name: str, values: Any) -> Any:
+        async def ends_meanwhile(targets: Sequence[Target]) -> dict[Target, Awaited]:
             if moment == "before":
                 await worker.end(claimed)
-            rows = await asked(name, values)
+            rows = await asked(targets)
             if moment == "during" and claimed:
                 await worker.end(claimed)
                 claimed.clear()
                 # Its notification comes before the answer of the look does.
-                await holds(lambda: delivery in waiting._heard, "it was heard")
+                await holds(lambda: delivery in counted(waiting)._heard, "it was heard")
             return rows
 
         other = asyncio.create_task(waiting.wait(await worker.ask("another")))
         await awaited(worker.database)
-        waiting._asked = ends_meanwhile
+        asked = counted(waiting)._found
+        monkeypatch.setattr(counted(waiting), "_found", ends_meanwhile)
         async with asyncio.timeout(20):
             assert await waiting.wait(delivery) == Ready({"number": 42})
         other.cancel()
@@ -252,7 +264,7 @@ async def test_without_notifications_looking_alone_finds_it(
 
     delivery = await worker.ask()
     async with waiting_on(worker.database) as waiting:
-        waiting._wake_up = WakeUp(pooled, waiting._hear, SystemClock())
+        waiting._listen = pooled
         answer = asyncio.create_task(waiting.wait(delivery, 20))
         await holds(lambda: "a pooler between" in caplog.text, "it is told")
         await worker.do()
@@ -268,8 +280,8 @@ async def test_a_database_that_is_away_for_a_while_is_waited_for(worker: Worker)
             answer = asyncio.create_task(waiting.wait(delivery, 30))
             await awaited(worker.database)
             proxy.refuse()
-            failed = waiting.statements
-            await holds(lambda: waiting.statements > failed + 2, "it looks in vain")
+            failed = counted(waiting).statements
+            await holds(lambda: counted(waiting).statements > failed + 2, "it looks in vain")
             with pytest.raises(StoreUnavailableError, match="the inbox was not reached"):
                 await waiting.wait(delivery, 0.05)
             await worker.do()
@@ -304,15 +316,47 @@ async def test_a_database_that_says_nothing_is_not_waited_for_much_longer(
             assert await answer == Pending(1.0)
 
 
-def test_it_may_be_used_in_one_event_loop_after_the_other(worker: Worker) -> None:
-    """As in the tests of a service, which has one for all of them."""
+async def test_a_connection_that_is_just_being_made_is_closed_as_well(worker: Worker) -> None:
+    """Not only when its remains are collected: until then the server would wait for a password, for a minute."""
+    begun, closed = asyncio.Event(), asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        begun.set()
+        await reader.read()
+        closed.set()
+        writer.close()
+
+    delivery = await worker.ask()
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    gc.disable()
+    try:
+        async with server, asyncio.timeout(20):
+            url = f"postgresql://nobody@127.0.0.1:{server.sockets[0].getsockname()[1]}/nothing?sslmode=disable"
+            async with waiting_on(worker.database, listen_url=url) as waiting:
+                assert await waiting.wait(delivery, 0) == Pending(1.0)
+                await begun.wait()
+            await closed.wait()
+    finally:
+        gc.enable()
+
+
+def test_it_works_in_one_event_loop_after_the_other(worker: Worker) -> None:
+    """As a service's own does in its tests: closed in between, or else it says so."""
     waiting = Waiting(worker.database)
     delivery = asyncio.run(worker.ask())
+
+    async def ask() -> None:
+        async with waiting:
+            assert await waiting.wait(delivery, 0) == Pending(1.0)
+
     for _ in range(2):
-        assert asyncio.run(waiting.wait(delivery, 0)) == Pending(1.0)
-    asyncio.run(worker.do())
-    assert asyncio.run(waiting.wait(delivery, 5)) == Ready({"number": 42})
-    asyncio.run(waiting.close())
+        asyncio.run(ask())
+    with asyncio.Runner() as runner, asyncio.Runner() as other:
+        runner.run(waiting.__aenter__())
+        runner.run(waiting.wait(delivery, 0))
+        with pytest.raises(RuntimeError, match="at work in another event loop"):
+            other.run(waiting.wait(delivery, 0))
+        runner.run(waiting.close())
 
 
 async def test_a_database_without_an_inbox_is_refused_at_once(bare_database: str) -> None:
