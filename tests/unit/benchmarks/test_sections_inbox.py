@@ -1,5 +1,7 @@
 """The section about the inbox: who is measured, in which order, and who cannot be."""
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks.contest import ContestError
@@ -19,6 +21,18 @@ def test_every_queue_has_a_program_of_its_own(package: str) -> None:
     """Beside the one that drains."""
     assert (table.HERE / f"{package}_jobs.py").exists()
     assert package in {peer.package for peer in table.PEERS}
+
+
+def test_a_queue_is_started_by_the_environment_of_the_peers(tmp_path: Path) -> None:
+    """One that is not installed there says how to get it."""
+    metadata = tmp_path / "lib" / "python3.13" / "site-packages" / "pgqueuer-1.6.0.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text("Metadata-Version: 2.1\nName: pgqueuer\nVersion: 1.6.0\n", encoding="utf-8")
+
+    installed, absent = table.workers(tmp_path)
+
+    assert installed.command == (str(tmp_path / "bin" / "python"), "-m", "benchmarks.peers.pgqueuer_jobs")
+    assert (absent.peer, absent.missing) == (PROCRASTINATE, "not installed: make bench-peers installs it")
 
 
 def test_the_inbox_and_the_peers_take_turns_and_who_cannot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
