@@ -33,7 +33,7 @@ async def place(request: Request, cents: Annotated[int, Body(gt=0)], address: Ad
     insert = "insert into orders (address, cents) values (%s, %s) returning id, event_id"
     async with request.state.pool.connection() as connection:  # one transaction
         number, event_id = await (await connection.execute(insert, (address, cents))).fetchone()
-        what = {"event_type": "order.placed", "aggregate_type": "order", "aggregate_id": str(number)}
+        what: Any = {"event_type": "order.placed", "aggregate_type": "order", "aggregate_id": str(number)}
         await emit_async(connection, Event(event_id=event_id, data={"order_id": number}, **what))
     return {"order_id": number}
 
@@ -64,5 +64,5 @@ async def asked_for(pool: AsyncConnectionPool, number: int) -> Enqueued:
         cursor = await connection.execute("select event_id from orders where id = %s", (number,))
         if (row := await cursor.fetchone()) is None:
             raise HTTPException(404, f"there is no order {number}")
-        work = {"consumer": "invoices", "event_type": "order.placed", "data": {"order_id": number}}
+        work: Any = {"consumer": "invoices", "event_type": "order.placed", "data": {"order_id": number}}
         return await enqueue(connection, event_id=row[0], **work)

@@ -101,7 +101,7 @@ def test_every_clip_is_whole_whoever_is_killed(bare_database: str, tmp_path: Pat
         assert dict(database.execute("select clip, sha256 from clips").fetchall()) == hashes
         assert {clip: hashlib.sha256((store / f"{clip}.mp4").read_bytes()).hexdigest() for clip in wanted} == hashes
         until(lambda: len(database.execute(OPEN).fetchall()) == 0, "all deliveries are over")
-        stories = dict(database.execute(STORIES).fetchall())
+        stories: dict[int, str] = dict(database.execute(STORIES).fetchall())
         assert [story for story in stories.values() if not STORY.fullmatch(story)] == []
         assert any("requeued:stale" in story for story in stories.values())
         assert uploaded

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,10 @@ SHORT = {**SETTINGS, "INBOX_LEASE_MS": "1500ms", "INBOX_HEARTBEAT_MS": "500ms"}
 # How many invoices there are when somebody dies.
 DEATHS = (2, 6, 11, 17)
 MOST_LINES = 199
-INVOICES = "select count(*) from invoices"
-BLOCKED = "select count(*) from pg_locks where relation = 'invoices'::regclass and not granted"
+BLOCKED = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+WRITING = f"{BLOCKED} and query like 'insert into invoices %'"
+RENDERED = "select from inbox_deliveries where event_type = 'order.placed' and state = 'processing' for update"
+COMPLETING = f"{BLOCKED} and query like '%inbox_complete%'"
 OPEN = """
 select (select count(*) from inbox_deliveries where state in ('pending', 'processing'))
      + (select count(*) from outbox_events where published_at is null)
@@ -61,13 +64,16 @@ def test_one_invoice_and_one_email_an_order_whoever_is_killed(bare_database: str
         numbers = [order(customer, f"{number} Main Street") for number in range(1, EARLY + 1)]
         waiting = [customers.submit(_invoice, customer, number) for number in numbers]
         for rendered, victim in zip(DEATHS, cycle((one, other)), strict=False):
-            until(lambda rendered=rendered: _one(database, INVOICES) >= rendered, f"{one.said}{other.said}")
+            until(partial(_rendered, database, rendered), f"{rendered} invoices: {one.said}{other.said}")
             victim.die()
-        with psycopg.connect(bare_database) as blocking:
-            blocking.execute("lock table invoices in share mode")
-            numbers += [order(customer, f"{number} Main Street") for number in range(EARLY + 1, ORDERS + 1)]
-            waiting += [customers.submit(_invoice, customer, number) for number in numbers[EARLY:]]
-            until(lambda: _one(database, BLOCKED) > 0, "somebody is in the middle of a transaction")
+        with psycopg.connect(bare_database) as deliveries:
+            with psycopg.connect(bare_database) as invoices:
+                invoices.execute("lock table invoices in share mode")
+                numbers += [order(customer, f"{number} Main Street") for number in range(EARLY + 1, ORDERS + 1)]
+                waiting += [customers.submit(_invoice, customer, number) for number in numbers[EARLY:]]
+                until(lambda: _one(database, WRITING) > 0, "somebody is about to write an invoice")
+                deliveries.execute(RENDERED)
+            until(lambda: _one(database, COMPLETING) > 0, "an invoice is written, and its delivery not completed")
             one.die()
             other.die()
         until(lambda: _one(database, OPEN) == 0, f"all is done: {one.said}{other.said}")
@@ -78,7 +84,7 @@ def test_one_invoice_and_one_email_an_order_whoever_is_killed(bare_database: str
         assert _one(database, "select count(*) from inbox_deliveries where state <> 'done'") == 0
         # Nothing but the transaction with `ctx.complete` keeps these from being there twice.
         rendered_events = "select event_id::text, aggregate_id from outbox_events where event_type = 'invoice.rendered'"
-        announced = dict(database.execute(rendered_events).fetchall())
+        announced: dict[str, str] = dict(database.execute(rendered_events).fetchall())
         assert sorted(map(int, announced.values())) == numbers
         sent = httpx.get(f"{mail}/emails").json()
         assert {key: email["subject"].rpartition(" ")[2] for key, email in sent.items()} == announced
@@ -94,6 +100,10 @@ def test_the_example_is_short() -> None:
 
 def _invoice(customer: httpx.Client, number: int) -> httpx.Response:
     return customer.get(f"/orders/{number}/invoice", params={"waitMs": 30_000})
+
+
+def _rendered(database: Database, least: int) -> bool:
+    return _one(database, "select count(*) from invoices") >= least
 
 
 def _most_at_once(database: Database) -> int:
