@@ -17,7 +17,7 @@ import importlib, json, pkgutil, sys
 sys.modules["psycopg"] = None  # which cannot be imported where there is no libpq
 import consumers
 for module in pkgutil.walk_packages(consumers.__path__, "consumers."):
-    of_postgres = "consumers.inbox.", "consumers.sources.outbox"
+    of_postgres = "consumers.inbox.", "consumers.waiting.", "consumers.sources.outbox"
     if not module.name.startswith(("consumers.metrics", "consumers.testing", "consumers.__main__", *of_postgres)):
         importlib.import_module(module.name)
 print(json.dumps(sorted(sys.modules)))
