@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_an_event_is_booked_without_a_broker(bare_database: str, folder: Path) -> None:
     """Every command of the page, in its order; nothing but DATABASE_URL is set."""
-    export, migrate, shop, run, listing, remove = LINES
+    _, export, migrate, shop, run, listing, remove = LINES
     assert export == "export DATABASE_URL=postgresql://…"
     relay = Commands({"DATABASE_URL": bare_database}, folder)
     consumers = Commands({"DATABASE_URL": bare_database}, folder, program="consumers")
