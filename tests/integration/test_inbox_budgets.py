@@ -112,6 +112,13 @@ def versions(counting: psycopg.Connection[Any]) -> dict[str, tuple[int, int, int
     return {name.removeprefix("inbox_"): (ins, upd, del_) for name, ins, upd, del_ in rows if ins or upd or del_}
 
 
+def within(counting: psycopg.Connection[Any], found: dict[str, Spent]) -> None:
+    """Check that they have written no more WAL than they may."""
+    if counting.execute("show full_page_writes").fetchone() == ("on",):
+        pytest.skip("full_page_writes is on in this server: its WAL holds images of pages, whose number is chance")
+    assert all(each.wal_bytes < WAL_BYTES[name] for name, each in found.items()), found
+
+
 async def lived(url: str, log: Path, batch: int) -> Counter[str]:
     """Receive, claim and settle a thousand in batches over connections whose every message libpq writes down."""
     logs: list[Path] = []
@@ -153,8 +160,8 @@ async def test_a_batch_costs_three_statements_whatever_its_size(
     assert heard["ReadyForQuery"] == 3 * batches + SESSIONS
     found = spent(counting)
     assert {name: each.calls for name, each in found.items()} == dict.fromkeys((RECEIVE, CLAIM, SETTLE), batches)
-    assert all(each.wal_bytes < WAL_BYTES[name] for name, each in found.items()), found
     until(lambda: versions(counting) == VERSIONS, "the versions of rows")
+    within(counting, found)
 
 
 async def test_a_completion_in_its_own_transaction_costs_four_statements(
@@ -184,5 +191,5 @@ async def test_a_completion_in_its_own_transaction_costs_four_statements(
     assert calls.pop(RECEIVE) <= 3
     assert set(calls) == {CLAIM, CONFIRM}
     assert max(calls.values()) <= MANY
-    assert found[COMPLETE].wal_bytes < WAL_BYTES[COMPLETE]
     until(lambda: versions(counting) == {**VERSIONS, "effects": (MANY, 0, 0)}, "the versions of rows")
+    within(counting, {COMPLETE: found[COMPLETE]})
