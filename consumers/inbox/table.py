@@ -62,7 +62,7 @@ class Table:
         types: dict[str, float] = {}
         suspects: dict[str, float] = {}
         keyed = False
-        for kind, event_type, due_in in await self._claims.ask("look", self._whose):
+        for kind, event_type, due_in in await self._claims.ask("look", {**self._whose, **self._shard}):
             match kind:
                 case "type":
                     types[event_type] = float(due_in)
@@ -85,7 +85,7 @@ class Table:
 
     async def walk(self, after: str, most: int) -> list[Head]:
         """The first rows of up to so many ordering keys behind this one."""
-        rows = await self._claims.ask("walk_keys", {**self._whose, "after": after, "most": most})
+        rows = await self._claims.ask("walk_keys", {**self._whose, **self._shard, "after": after, "most": most})
         return [Head(key, int(id_), event_type, bool(ready), float(due)) for key, id_, event_type, ready, due in rows]
 
     async def claim_ready(self, rooms: Mapping[str, int], most: int) -> list[Claimed]:

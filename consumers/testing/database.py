@@ -24,6 +24,8 @@ class Place:
     connections: int = 4
     retention: timedelta | None = None
     """How long what has ended is kept; None is for good."""
+    shard: int = 0
+    shards: int = 1
 
 
 class Database:
@@ -59,6 +61,8 @@ class Database:
                 heartbeat_seconds=place.lease_seconds / 4,
                 poll_seconds=0.5,
                 connections=place.connections,
+                shard=place.shard,
+                shards=place.shards,
                 retention=place.retention,
             ),
             consumer=consumer.name,

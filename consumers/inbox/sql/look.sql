@@ -1,4 +1,5 @@
 -- What waits, by type: a loose walk over the index of what is ready, the first of each type alone.
+-- Suspects are this process's own: it would end all else for one that it cannot claim.
 with recursive types as (
     (
         select event_type, available_at
@@ -27,6 +28,7 @@ select 'suspect', event_type,
        select event_type, available_at
          from inbox_deliveries
         where consumer = %(consumer)s and state = 'pending' and suspect
+          and mod(shard, %(shards)s) = %(shard)s
         order by available_at, id
         limit 100
        ) as first
