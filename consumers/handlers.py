@@ -284,8 +284,8 @@ def checked_pattern(pattern: str) -> str:
     return pattern
 
 
-def shape(function: Function) -> tuple[bool, bool]:
-    """Whether the function runs in a thread, and whether it takes the context. Raises ConfigurationError."""
+def shape(function: Function, what: str = "event") -> tuple[bool, bool]:
+    """Whether the function of (what, context) runs in a thread, and takes the context. Raises ConfigurationError."""
     name = getattr(function, "__qualname__", repr(function))
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise ConfigurationError(f"{name} is a generator; a handler is a function that answers once")
@@ -303,6 +303,6 @@ def shape(function: Function) -> tuple[bool, bool]:
     most = 2
     if keywords or len(needed) > most or not (positional or open_end):
         raise ConfigurationError(
-            f"{name} has to take (event) or (event, context), and takes {inspect.signature(function)}"
+            f"{name} has to take ({what}) or ({what}, context), and takes {inspect.signature(function)}"
         )
     return not asynchronous, open_end or len(positional) >= most

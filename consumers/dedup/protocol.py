@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from consumers.delivery import Delivery
 from consumers.notes import Notebook
-from consumers.outcome import Dead, Defer, Done, Invalid, Retry, Skip
+from consumers.outcome import Dead, Defer, Done, Invalid, Retry, Sent, Skip
 from consumers.received import Received
 
 
@@ -59,8 +59,8 @@ class UnkeepableError(Exception):
     """The result cannot be kept. Nothing was asked of the store yet: complete it without one."""
 
 
-# What ends an event.
-End = Done | Skip | Dead | Invalid
+# What ends an event; sent, it waits for its provider's word, which only a mode that keeps events is told.
+End = Done | Skip | Dead | Invalid | Sent
 # Called when the right to act on an event is gone before its handler has ended.
 OnLost = Callable[[Begun], None]
 

@@ -35,13 +35,21 @@ class Inbox:
     mode = Mode.INBOX
     durable = True
 
-    def __init__(
-        self, table: Table, clock: Clock, observe: Observe, *, revision_of: RevisionOf, heartbeat_seconds: float
+    def __init__(  # noqa: PLR0913 -- each by its name
+        self,
+        table: Table,
+        clock: Clock,
+        observe: Observe,
+        *,
+        revision_of: RevisionOf,
+        heartbeat_seconds: float,
+        confirmed_in: Callable[[str], float] = lambda _: 0.0,
     ) -> None:
         self._table = table
         self._revision_of = revision_of
         self._clock = clock
         self._observe = observe
+        self._confirmed_in = confirmed_in
         self._never = asyncio.Event()
         self._on_lost: OnLost = lambda _: None
         self._loop: asyncio.AbstractEventLoop
@@ -79,7 +87,8 @@ class Inbox:
 
     async def complete(self, begun: Begun, end: End) -> None:
         """Write its end."""
-        await self._say(begun.token, end_of(begun.token, end, begun.attempt))
+        after = self._confirmed_in(begun.event.event_type)
+        await self._say(begun.token, end_of(begun.token, end, begun.attempt, after))
 
     async def fail(self, owned: Owned, why: Invalid) -> None:
         """Write the end of a row that holds no event, and has no dead letter. Raises as `complete` does."""

@@ -128,6 +128,11 @@ class Table:
         rows = await self._leases.ask("recover", {**self._whose, "most": most})
         return [Recovered(int(row[0]), row[1], row[2], int(row[3]), row[4] or "", bool(row[5])) for row in rows]
 
+    @property
+    def shard(self) -> Mapping[str, object]:
+        """Which part of the deliveries is this process's, as statements name it."""
+        return self._shard
+
     async def ask(self, name: str, values: Mapping[str, object]) -> list[Row]:
         """What the statement of this name answers, on the session of what is said; for what is asked now and then."""
         return await self._words.ask(name, {**self._whose, **values})

@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from pydantic_core import to_json
 
 from consumers.app import Consumer
-from consumers.events import DeliverySettled, Fate, PipelineFault
+from consumers.events import DeliverySettled, Fate, PipelineFault, TicketSettled
 from consumers.handlers import Handlers
 from consumers.received import Received
 from consumers.testing.broker import DeadLetter, Subscription
@@ -267,6 +267,8 @@ class Deliveries:
         self.events.append(event)
         if isinstance(event, DeliverySettled) and event.fate.final:
             self._over |= _names(event)
+        if isinstance(event, TicketSettled) and event.verdict.final:
+            self._over.add(event.event_id)
         if isinstance(event, DeliverySettled | PipelineFault):
             for name in _names(event):
                 self._unseen.setdefault(name, []).append(event)
