@@ -30,4 +30,4 @@ def for_each(answer: Any, count: int, name: str, *, silence_is_done: bool) -> li
 
 
 def _kind(answer: object) -> str:
-    return "nothing" if answer is None else f"a value of type {type(answer).__name__}"
+    return "nothing" if answer is None else f"a {type(answer).__name__}"

@@ -159,26 +159,41 @@ class Consumer:
             on_rise: "nothing"; "failed" has events handled again that have failed; "all" also those that were done,
                 whose effects it then repeats.
         """
-        pattern = checked_pattern(event_type)
-        number = registered_version(pattern, version)
-        revised = self._revised(pattern, revision, on_rise)
+        options = {
+            "model": model,
+            "concurrency": concurrency,
+            "timeout": timeout,
+            "retry": retry,
+            "classification": classification,
+        }
+        return self._registering(self.handlers.add, event_type, version, (revision, on_rise), options)
 
-        def register(function: _Handler) -> _Handler:
-            handler = self._handler(
-                function,
-                pattern,
-                number,
-                model=model,
-                concurrency=concurrency,
-                timeout=timeout,
-                retry=retry,
-                classification=classification,
-                revised=revised,
-            )
-            self.handlers.add(handler)
-            return function
+    def each(  # noqa: PLR0913 -- each by its name, each with a default
+        self,
+        event_type: str,
+        *,
+        version: int | Literal["any"] | None = None,
+        model: Any = None,
+        concurrency: int | None = None,
+        timeout: duration.Duration | object | None = _UNSET,
+        retry: RetryPolicy | None = None,
+        classification: Classification | None = None,
+        revision: int | None = None,
+        on_rise: OnRise = "nothing",
+    ) -> Callable[[_Handler], _Handler]:
+        """Register the handler of an event for each recipient that `ctx.fan_out` gave it: `event.recipient` names it.
 
-        return register
+        Each is a delivery of its own, with its attempts and its end. Takes what `on` takes. Needs an inbox.
+        """
+        self._need_inbox(f"@consumer.each({event_type!r})")
+        options = {
+            "model": model,
+            "concurrency": concurrency,
+            "timeout": timeout,
+            "retry": retry,
+            "classification": classification,
+        }
+        return self._registering(self.handlers.add_each, event_type, version, (revision, on_rise), options)
 
     def concurrency_under(self, defaults: Defaults) -> int:
         """How many handlers run at once, in a process that has these defaults."""
@@ -312,6 +327,24 @@ class Consumer:
                 "keep events to handle again; leave revision and on_rise out, or choose dedup='inbox'"
             )
         return registered_revision(pattern, revision, on_rise)
+
+    def _registering(
+        self,
+        add: Callable[[Handler], None],
+        event_type: str,
+        version: object,
+        revised: tuple[int | None, OnRise],
+        options: dict[str, Any],
+    ) -> Callable[[_Handler], _Handler]:
+        pattern = checked_pattern(event_type)
+        number = registered_version(pattern, version)
+        options = {**options, "revised": self._revised(pattern, *revised)}
+
+        def register(function: _Handler) -> _Handler:
+            add(self._handler(function, pattern, number, **options))
+            return function
+
+        return register
 
     def _need_inbox(self, what: str) -> None:
         if self.dedup is not Mode.INBOX:

@@ -11,6 +11,7 @@ from consumers.duration import Duration
 from consumers.errors import ConfigurationError
 from consumers.handlers import Function, shape
 from consumers.outcome import Sent
+from consumers.texts import is_kept
 
 MOST_TICKETS: Final = 10_000
 _LONGEST_TICKET: Final = 4_000
@@ -141,7 +142,7 @@ class Confirmers:
         ticket = sent.ticket
         if not ticket.strip():
             return "its ticket is empty; answer with Sent(ticket) only where the provider gave one"
-        if len(ticket) > _LONGEST_TICKET or "\0" in ticket or not _encodable(ticket):
+        if not is_kept(ticket, _LONGEST_TICKET):
             return f"its ticket cannot be kept: it takes up to {_LONGEST_TICKET} characters of UTF-8, without NUL"
         return None
 
@@ -154,11 +155,3 @@ def _positive(event_type: str, name: str, value: Duration) -> timedelta:
     if not read:
         raise ConfigurationError(f"@consumer.confirm({event_type!r}) has {name}=0; write a duration such as 30s")
     return read
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

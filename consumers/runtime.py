@@ -278,7 +278,7 @@ class Runtime:
     def _line_of(self, subject: Subject) -> Line:
         if isinstance(subject, Undecodable):
             return self._lines[None]
-        match self._handlers.resolve(subject.event_type, subject.version):
+        match self._handlers.resolve(subject.event_type, subject.version, subject.recipient):
             case Meant(handler) | TooNew(handler) | TooOld(handler):
                 return self._lines[handler]
             case Unhandled():

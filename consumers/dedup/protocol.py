@@ -1,6 +1,6 @@
 """What the pipeline asks of deduplication, whichever mode the consumer chose."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -80,6 +80,13 @@ class Effects(Protocol):
         """Complete it in the connection's transaction; done when this returns, where the connection is synchronous.
 
         Raises LeaseLostError where it is no longer the caller's: the transaction must not be committed.
+        """
+        ...
+
+    def fan_out(self, begun: Begun, recipients: Iterable[str], connection: Any = None) -> Awaitable[None]:
+        """Have a delivery for each recipient as well, in the connection's transaction or else one of its own.
+
+        Done when this returns, where it was called in a thread. Raises LeaseLostError as `complete` does.
         """
         ...
 

@@ -20,7 +20,8 @@ from consumers.inbox.backlog import InboxBacklog, Tally
 from consumers.inbox.claiming import Claiming
 from consumers.inbox.cleaning import Cleaning
 from consumers.inbox.confirming import Confirming
-from consumers.inbox.effects import Connections, InboxEffects
+from consumers.inbox.connections import Connections
+from consumers.inbox.effects import InboxEffects
 from consumers.inbox.failed_rows import FailedRows
 from consumers.inbox.inbox import Inbox
 from consumers.inbox.locks import InboxLocks

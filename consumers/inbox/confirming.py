@@ -15,7 +15,7 @@ from consumers.confirmers import Confirmer, Confirmers, InvalidRecipient, OnInva
 from consumers.context import Surroundings
 from consumers.errors import TransientError, UsageError
 from consumers.events import ConfirmFailed, InboxAway, InboxBack, TicketsAsked, TicketSettled, Verdict
-from consumers.handlers import Handlers
+from consumers.handlers import EACH, Handlers
 from consumers.inbox.calling import Calling
 from consumers.inbox.tickets import Claimed, Said, Tickets
 from consumers.inbox.verdicts import Judge, open_still
@@ -125,7 +125,9 @@ class Round:
         """Ask about one batch; whether that was all that is due."""
         confirmer = self._confirmer
         claimed = await self._tickets.claim(
-            [confirmer.event_type], confirmer.batch, 2 * self._calling.seconds + _MARGIN_SECONDS
+            [confirmer.event_type, confirmer.event_type + EACH],
+            confirmer.batch,
+            2 * self._calling.seconds + _MARGIN_SECONDS,
         )
         if not claimed:
             return True

@@ -23,7 +23,7 @@ from relay.kernel.clock import Clock
 from relay.kernel.observe import Observe
 
 # The revision of the handler that is for events of this type and version; None where there is none.
-RevisionOf = Callable[[str, int], int | None]
+RevisionOf = Callable[[str, int, str], int | None]
 
 # How long a row is left to whoever holds it before it is asked for again, in seconds.
 _HELD_PAUSE: Final = 0.25
@@ -80,7 +80,7 @@ class Inbox:
         owned: Owned = delivery.handle
         if owned.over:
             return InProgress(0.0)
-        owned.revision = self._revision_of(event.event_type, event.version)
+        owned.revision = self._revision_of(event.event_type, event.version, event.recipient)
         begun = Begun(event, owned.attempt, owned, notebook=self._notebooks.of(owned), deferrals=owned.deferrals)
         self._begun[owned] = begun
         return begun

@@ -45,13 +45,13 @@ class Judge:
                 raise UsageError(f"{confirmer.name} failed about one of them: {sentence(answer)}") from answer
             case _:
                 raise UsageError(
-                    f"{confirmer.name} answered with a value of type {type(answer).__name__} about one of them; answer "
+                    f"{confirmer.name} answered with a {type(answer).__name__} about one of them; answer "
                     "for each with Done() or None, Retry, Dead, Invalid, or Defer"
                 )
 
     def _again(self, claimed: Claimed, retry: Retry) -> Said:
         ticket = claimed.ticket
-        match self.handlers.resolve(ticket.event_type, ticket.version):
+        match self.handlers.resolve(ticket.event_type, ticket.version, ticket.recipient):
             case Meant(handler) | TooNew(handler) | TooOld(handler):
                 delay = handler.retry.next(
                     max(1, ticket.attempt),

@@ -232,8 +232,8 @@ async def test_a_recipient_that_is_none_is_deactivated_before_its_row_ends(
     [
         (lambda _: None, "was called with 2 and answered with nothing"),
         (lambda _: [Done()], "was called with 2 and answered for 1"),
-        (lambda _: {"ok": True}, "answered with a value of type dict; return a list"),
-        (lambda _: [Skip("x"), "delivered"], "answered with a value of type Skip about one of them"),
+        (lambda _: {"ok": True}, "answered with a dict; return a list"),
+        (lambda _: [Skip("x"), "delivered"], "answered with a Skip about one of them"),
     ],
 )
 async def test_a_wrong_answer_is_told_and_decides_nothing(

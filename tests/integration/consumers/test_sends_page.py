@@ -55,6 +55,29 @@ async def until(deliveries: Deliveries, condition: Callable[[], Any]) -> None:
             await asyncio.wait([asyncio.ensure_future(asyncio.sleep(0.005))])
 
 
+async def test_fan_out(inbox_database: str) -> None:
+    """Who wants no news any more gets none, and the event is done with its recipients there."""
+    told: list[tuple[str, str]] = []
+
+    async def readers_of(author: str) -> list[str]:
+        return [f"{author}'s {name}" for name in ("anna", "ben")]
+
+    async def wants_news(recipient: str) -> bool:
+        return "anna" in recipient
+
+    async def tell(recipient: str, title: str) -> None:
+        told.append((recipient, title))
+
+    news: Consumer = run("news.py", readers_of=readers_of, wants_news=wants_news, tell=tell)["news"]
+    async with in_memory(news, database=inbox_database) as deliveries:
+        event = deliveries.publish("article.published", {"author": "eve", "title": "On waiting"})
+        assert (await deliveries.wait_for(event)).fate is Fate.DONE
+        assert (await deliveries.wait_for(f"{event}/eve's anna")).fate is Fate.DONE
+        assert (await deliveries.wait_for(f"{event}/eve's ben")).fate is Fate.SKIPPED
+
+    assert told == [("eve's anna", "On waiting")]
+
+
 async def test_two_steps(inbox_database: str) -> None:
     """Each send comes to what its receipt says, and a device that is gone is deactivated."""
     provider = Provider()
