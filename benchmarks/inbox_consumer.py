@@ -66,6 +66,7 @@ async def main(kind: str, many: int, concurrency: int) -> None:
         upstream=source,
         dead_letters=Nowhere(),
         shard_key=consumer.shard_by,
+        confirmers=consumer.confirmers,
         observe=done,
     )
     outside = Outside(

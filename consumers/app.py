@@ -1,6 +1,7 @@
 """A consumer as its author writes it: which events it acts on, by which functions, and how."""
 
 import asyncio
+import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
@@ -10,6 +11,7 @@ from pydantic import TypeAdapter
 
 from consumers import duration
 from consumers.classification import Classification
+from consumers.confirmers import Confirmer, Confirmers, OnInvalid, confirmer
 from consumers.dedup.protocol import Mode
 from consumers.errors import ConfigurationError
 from consumers.events import ConsumerStarted
@@ -116,6 +118,7 @@ class Consumer:
         self.shard_by = shard_by
         self.handlers = Handlers()
         self.tell_missing: TellMissing | None = None
+        self.confirmers = Confirmers()
         self._timeout = standard.timeout if timeout is _UNSET else _checked_timeout(timeout)
         self._retry = retry or standard.retry
         self._classification = classification or Classification()
@@ -156,26 +159,41 @@ class Consumer:
             on_rise: "nothing"; "failed" has events handled again that have failed; "all" also those that were done,
                 whose effects it then repeats.
         """
-        pattern = checked_pattern(event_type)
-        number = registered_version(pattern, version)
-        revised = self._revised(pattern, revision, on_rise)
+        options = {
+            "model": model,
+            "concurrency": concurrency,
+            "timeout": timeout,
+            "retry": retry,
+            "classification": classification,
+        }
+        return self._registering(self.handlers.add, event_type, version, (revision, on_rise), options)
 
-        def register(function: _Handler) -> _Handler:
-            handler = self._handler(
-                function,
-                pattern,
-                number,
-                model=model,
-                concurrency=concurrency,
-                timeout=timeout,
-                retry=retry,
-                classification=classification,
-                revised=revised,
-            )
-            self.handlers.add(handler)
-            return function
+    def each(  # noqa: PLR0913 -- each by its name, each with a default
+        self,
+        event_type: str,
+        *,
+        version: int | Literal["any"] | None = None,
+        model: Any = None,
+        concurrency: int | None = None,
+        timeout: duration.Duration | object | None = _UNSET,
+        retry: RetryPolicy | None = None,
+        classification: Classification | None = None,
+        revision: int | None = None,
+        on_rise: OnRise = "nothing",
+    ) -> Callable[[_Handler], _Handler]:
+        """Register the handler of an event for each recipient that `ctx.fan_out` gave it: `event.recipient` names it.
 
-        return register
+        Each is a delivery of its own, with its attempts and its end. Takes what `on` takes. Needs an inbox.
+        """
+        self._need_inbox(f"@consumer.each({event_type!r})")
+        options = {
+            "model": model,
+            "concurrency": concurrency,
+            "timeout": timeout,
+            "retry": retry,
+            "classification": classification,
+        }
+        return self._registering(self.handlers.add_each, event_type, version, (revision, on_rise), options)
 
     def concurrency_under(self, defaults: Defaults) -> int:
         """How many handlers run at once, in a process that has these defaults."""
@@ -210,6 +228,54 @@ class Consumer:
         if self.tell_missing is not None:
             raise ConfigurationError(f"consumer {self.name!r} has a function for reconcile already")
         self.tell_missing = checked_teller(self.name, function)
+        return function
+
+    def confirm(
+        self,
+        event_type: str,
+        *,
+        every: duration.Duration = "30s",
+        batch: int = 1_000,
+        unknown_after: duration.Duration = "24h",
+        timeout: duration.Duration = "45s",
+    ) -> Callable[[_Handler], _Handler]:
+        """Register who asks what became of events of this type for which a handler answered `Sent(ticket)`.
+
+        The function is called with a list of `Ticket`, and with a ConfirmContext where it takes a second argument. It
+        answers for each, in their order: Done or None, Retry (sent again, as the handler's retry policy has it), Dead,
+        Invalid (see `on_invalid`), or Defer, which is "not yet". One outcome in place of a list is for all.
+
+        Args:
+            event_type: The type, exactly.
+            every: How often it is asked: a send first after one to two of these.
+            batch: About how many sends at once. Default: 1,000.
+            unknown_after: For how long after it was sent a send is asked about. Then it has failed, as `unknown`, and
+                is not sent again.
+            timeout: How long an asynchronous function may take before it is cancelled and asked again later.
+        """
+
+        def register(function: _Handler) -> _Handler:
+            self._need_inbox(f"@consumer.confirm({event_type!r})")
+            found: Confirmer = confirmer(
+                function, event_type, every=every, batch=batch, unknown_after=unknown_after, timeout=timeout
+            )
+            self.confirmers.add(found)
+            return function
+
+        return register
+
+    def on_invalid(self, function: _Handler) -> _Handler:
+        """Register what deactivates a recipient that a confirming function called `Invalid`.
+
+        It is called with an InvalidRecipient before the delivery ends, at least once; where it raises, later again.
+        """
+        self._need_inbox("@consumer.on_invalid")
+        if not inspect.iscoroutinefunction(function):
+            raise ConfigurationError("what @consumer.on_invalid registers has to be async def")
+        if self.confirmers.on_invalid is not None:
+            raise ConfigurationError("there is an @consumer.on_invalid already")
+        invalid: OnInvalid = function
+        self.confirmers.on_invalid = invalid
         return function
 
     async def run(
@@ -261,6 +327,31 @@ class Consumer:
                 "keep events to handle again; leave revision and on_rise out, or choose dedup='inbox'"
             )
         return registered_revision(pattern, revision, on_rise)
+
+    def _registering(
+        self,
+        add: Callable[[Handler], None],
+        event_type: str,
+        version: object,
+        revised: tuple[int | None, OnRise],
+        options: dict[str, Any],
+    ) -> Callable[[_Handler], _Handler]:
+        pattern = checked_pattern(event_type)
+        number = registered_version(pattern, version)
+        options = {**options, "revised": self._revised(pattern, *revised)}
+
+        def register(function: _Handler) -> _Handler:
+            add(self._handler(function, pattern, number, **options))
+            return function
+
+        return register
+
+    def _need_inbox(self, what: str) -> None:
+        if self.dedup is not Mode.INBOX:
+            raise ConfigurationError(
+                f"{what} needs deliveries that are kept in Postgres, and consumer {self.name!r} has "
+                f"dedup={self.dedup.value!r}; choose dedup='inbox'"
+            )
 
     def _handler(  # noqa: PLR0913 -- what `on` takes
         self,

@@ -120,12 +120,14 @@ class Backstage:
             upstream=upstream,
             dead_letters=dead_letters,
             shard_key=consumer.shard_by,
+            confirmers=consumer.confirmers,
             observe=observe,
         )
         return Outside(
             source=built.source,
             dedup=built.dedup,
             effects=built.effects,
+            sends=built.sends,
             backlog=built.backlog,
             dead_letters=built.dead_letters,
             observe=observe,

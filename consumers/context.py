@@ -1,7 +1,7 @@
 """What a handler receives beside its event."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -157,6 +157,22 @@ class Context:
         effects = self._effects("ctx.complete(…)")
         assert self._begun is not None  # noqa: S101 -- whoever has effects has begun
         return effects.complete(self._begun, connection, result)
+
+    def fan_out(self, recipients: Iterable[str], connection: Any = None) -> Awaitable[None]:
+        """Have this event handled for each of these recipients, by the handler of `@consumer.each`.
+
+        Each recipient has one delivery of the event, however often this is called. With a connection, as `complete`
+        takes it, they are there when its transaction is committed: with `ctx.complete(connection)` behind it, and not
+        without it. Without one they are there when this returns. Await it, but in a plain function.
+        """
+        effects = self._effects("ctx.fan_out(…)")
+        assert self._begun is not None  # noqa: S101 -- whoever has effects has begun
+        if self.event.recipient:
+            raise UsageError(
+                "ctx.fan_out(…) was called for one recipient of an event that was fanned out; call it in the handler "
+                "of the event itself"
+            )
+        return effects.fan_out(self._begun, recipients, connection)
 
     def _effects(self, what: str) -> Effects:
         if self._around.effects is None:

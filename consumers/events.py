@@ -23,6 +23,8 @@ class Fate(Enum):
     DEFERRED = "deferred"
     BUSY = "busy"
     """In progress elsewhere; looked at again later."""
+    SENT = "sent"
+    """A provider has it; what became of it is asked later, and told as TicketSettled."""
     DEAD = "dead"
     INVALID = "invalid"
     UNDECODABLE = "undecodable"
@@ -237,12 +239,76 @@ class LeaseRecovered:
     """Whether its owner ran nothing else: then it pays an attempt for the crash."""
 
 
+class Verdict(Enum):
+    """What asking about a send came to."""
+
+    CONFIRMED = "confirmed"
+    RETRIED = "retried"
+    """It failed, and is sent again."""
+    DEAD = "dead"
+    INVALID = "invalid"
+    """Its recipient is none."""
+    UNKNOWN = "unknown"
+    """Nobody said in time; it is never sent again by itself."""
+    OPEN = "open"
+    """Not yet: asked again later."""
+    LOST = "lost"
+    """Somebody else asks about it by now."""
+
+    @property
+    def final(self) -> bool:
+        """Whether the delivery is over."""
+        return self in (Verdict.CONFIRMED, Verdict.DEAD, Verdict.INVALID, Verdict.UNKNOWN)
+
+
 @dataclass(frozen=True, slots=True)
-class InboxAway:
-    """The inbox was not reached for receiving, moving or claiming; it is asked again."""
+class TicketSettled:
+    """A provider said what became of a send, or never did."""
 
     consumer: str
-    operation: str  # receive | move | claim
+    delivery_id: int
+    event_id: str
+    event_type: str
+    recipient: str
+    attempt: int
+    verdict: Verdict
+    code: str = ""
+    reason: str = ""
+    again_in: float | None = None
+    """Seconds to the next send, where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class TicketsAsked:
+    """A confirming function was asked about some sends, and has answered."""
+
+    consumer: str
+    event_type: str
+    tickets: int
+    verdicts: dict[str, int]
+    """How many of each verdict."""
+    seconds: float
+    faults: int = 0
+    """Those about which it failed, or answered wrongly: see ConfirmFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmFailed:
+    """A confirming function, or what deactivates recipients, failed or answered wrongly: asked again later."""
+
+    consumer: str
+    event_type: str
+    tickets: int
+    error: BaseException
+    again_in: float
+
+
+@dataclass(frozen=True, slots=True)
+class InboxAway:
+    """The inbox was not reached for receiving, moving, claiming or confirming; it is asked again."""
+
+    consumer: str
+    operation: str  # receive | move | claim | confirm
     error: BaseException
     again_in: float
 

@@ -20,6 +20,8 @@ ANY: Final = "any"
 OnRise = Literal["nothing", "failed", "all"]
 # What the column of a revision holds.
 _HIGHEST_REVISION: Final = 2_147_483_647
+EACH: Final = "@each"
+"""Behind its event type, what is handled for each recipient of an event that was fanned out."""
 # What is remembered of event types; services have tens of them, only a mistake has more than this.
 _REMEMBERED = 10_000
 
@@ -116,9 +118,15 @@ class Handlers:
     _upcasters: dict[tuple[str, int], Upcaster] = field(default_factory=dict)
     _fallback: Handler | None = None
     _known: dict[tuple[str, int], Resolution] = field(default_factory=dict)
+    each: "Handlers | None" = None
+    """Those of fanned-out deliveries, if there are any."""
 
     def all(self) -> list[Handler]:
         """Every handler, each once."""
+        return [*self.own(), *(self.each.all() if self.each else [])]
+
+    def own(self) -> list[Handler]:
+        """Those of events themselves."""
         exact = [handler for versions in self._exact.values() for handler in versions.values()]
         return [*exact, *self._beginnings.values(), *([self._fallback] if self._fallback else [])]
 
@@ -138,11 +146,12 @@ class Handlers:
             {each: changed(handler) for each, handler in self._beginnings.items()},
             dict(self._upcasters),
             self._fallback and changed(self._fallback),
+            each=self.each and self.each._changed(changed),  # noqa: SLF001 -- of the same kind
         )
 
     def patterns(self) -> tuple[str, ...]:
         """What is handled, for people."""
-        return tuple(dict.fromkeys(handler.pattern for handler in self.all()))
+        return tuple(dict.fromkeys(handler.pattern for handler in self.own()))
 
     def add(self, handler: Handler) -> None:
         """Register a handler. Raises ConfigurationError where there is one for the same events already."""
@@ -161,6 +170,12 @@ class Handlers:
             versions[version] = handler
         self._known.clear()
 
+    def add_each(self, handler: Handler) -> None:
+        """Register a handler of fanned-out deliveries. Raises ConfigurationError as `add` does."""
+        if self.each is None:
+            self.each = Handlers(_upcasters=self._upcasters)
+        self.each.add(handler)
+
     def add_fallback(self, handler: Handler) -> None:
         """Register the handler of all events that have no other. Raises ConfigurationError where there is one."""
         if self._fallback:
@@ -178,13 +193,22 @@ class Handlers:
             raise ConfigurationError(f"the upcaster of {event_type!r} is asynchronous; it has to be a plain function")
         self._upcasters[event_type, from_version] = upcaster
         self._known.clear()
+        if self.each is not None:
+            self.each._known.clear()  # noqa: SLF001 -- of the same kind
 
     def check(self) -> None:
         """Raise ConfigurationError where something was registered that can have no effect."""
-        if not self.all():
+        if not self.own():
             raise ConfigurationError("there is no handler; register one with @consumer.on(…) or @consumer.fallback")
+        for handler in self.each.all() if self.each else []:
+            if not handler.pattern.endswith("*") and not self.of_type(handler.pattern):
+                raise ConfigurationError(
+                    f"@consumer.each({handler.pattern!r}) has no event to be fanned out: register "
+                    f"@consumer.on({handler.pattern!r}), and call ctx.fan_out in it"
+                )
         for event_type, version in self._upcasters:
-            newest = max((known for known in self._exact.get(event_type, {}) if known), default=0)
+            versions = {*self._exact.get(event_type, {}), *(self.each._exact.get(event_type, {}) if self.each else ())}  # noqa: SLF001 -- of the same kind
+            newest = max((known for known in versions if known), default=0)
             if version >= newest:
                 raise ConfigurationError(
                     f"the upcaster of {event_type!r} from version {version} leads to no handler; "
@@ -192,7 +216,10 @@ class Handlers:
                 )
 
     def of_type(self, event_type: str) -> list[Handler]:
-        """The handlers of a type, whichever version they are for."""
+        """The handlers of a type, whichever version they are for; of one with EACH, those of its recipients."""
+        if event_type.endswith(EACH):
+            # Never the handlers of the event itself: another process may have those of its recipients.
+            return self.each.of_type(plain(event_type)) if self.each else []
         if versions := self._exact.get(event_type):
             return list(versions.values())
         match self._less_specific(event_type):
@@ -201,8 +228,10 @@ class Handlers:
             case _:
                 return []
 
-    def resolve(self, event_type: str, version: int) -> Resolution:
-        """Find what an event of this type and version is for."""
+    def resolve(self, event_type: str, version: int, recipient: str = "") -> Resolution:
+        """Find what an event of this type and version is for; or its delivery to one of its recipients."""
+        if recipient:
+            return Unhandled() if self.each is None else self.each.resolve(event_type, version)
         found = self._known.get((event_type, version))
         if found is None:
             if len(self._known) >= _REMEMBERED:
@@ -210,9 +239,15 @@ class Handlers:
             found = self._known[event_type, version] = self._resolve(event_type, version)
         return found
 
-    def revision_of(self, event_type: str, version: int) -> int | None:
+    def resolve_stored(self, stored_type: str, version: int) -> Resolution:
+        """Find what a delivery is for that is stored under this type."""
+        if not stored_type.endswith(EACH):
+            return self.resolve(stored_type, version)
+        return Unhandled() if self.each is None else self.each.resolve(plain(stored_type), version)
+
+    def revision_of(self, event_type: str, version: int, recipient: str = "") -> int | None:
         """The revision of the handler that such an event is for; None where there is none."""
-        match self.resolve(event_type, version):
+        match self.resolve(event_type, version, recipient):
             case Meant(handler) | TooNew(handler) | TooOld(handler):
                 return handler.revision
             case Unhandled():
@@ -240,6 +275,11 @@ class Handlers:
         if matching:
             return Meant(self._beginnings[max(matching, key=len)])
         return Meant(self._fallback) if self._fallback else Unhandled()
+
+
+def plain(event_type: str) -> str:
+    """The event type of what is stored under this one."""
+    return event_type.removesuffix(EACH)
 
 
 def registered_version(pattern: str, version: object) -> int | None:
@@ -284,8 +324,8 @@ def checked_pattern(pattern: str) -> str:
     return pattern
 
 
-def shape(function: Function) -> tuple[bool, bool]:
-    """Whether the function runs in a thread, and whether it takes the context. Raises ConfigurationError."""
+def shape(function: Function, what: str = "event") -> tuple[bool, bool]:
+    """Whether the function of (what, context) runs in a thread, and takes the context. Raises ConfigurationError."""
     name = getattr(function, "__qualname__", repr(function))
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise ConfigurationError(f"{name} is a generator; a handler is a function that answers once")
@@ -303,6 +343,6 @@ def shape(function: Function) -> tuple[bool, bool]:
     most = 2
     if keywords or len(needed) > most or not (positional or open_end):
         raise ConfigurationError(
-            f"{name} has to take (event) or (event, context), and takes {inspect.signature(function)}"
+            f"{name} has to take ({what}) or ({what}, context), and takes {inspect.signature(function)}"
         )
     return not asynchronous, open_end or len(positional) >= most

@@ -57,7 +57,7 @@ class Handling:
     async def run(self, job: Job, begun: Begun) -> tuple[Outcome | Cancelled, BaseException | None]:
         """Handle the event, and answer with the outcome and with what was raised, if anything was."""
         event = begun.event
-        match self._handlers.resolve(event.event_type, event.version):
+        match self._handlers.resolve(event.event_type, event.version, event.recipient):
             case Meant(handler, upcasters):
                 pass
             case TooNew(_, newest):

@@ -32,6 +32,7 @@ _CONSEQUENCES = {
     "receive": "nothing that arrives is stored or acknowledged; the subscription keeps it, and none pays",
     "move": "nothing is taken out of the outbox, which keeps it",
     "claim": "no event is begun; what waits stays in the inbox, and none pays",
+    "confirm": "nobody asks what became of what was sent; it waits, and is not sent again",
 }
 
 

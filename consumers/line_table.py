@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from consumers.events import ConsumerStarted, ConsumerStats
+from consumers.events import ConsumerStarted, ConsumerStats, TicketsAsked
 from relay.kernel.log_line import Line, markdown
 
 _EVENT = ("consumer", "event_id", "event_type", "aggregate_type", "aggregate_id", "created_at")
@@ -18,6 +18,7 @@ _SETTLED = (
 )
 _ERROR = ("code", "error")
 _ADVICE = ("consequence", "remedy")
+_SENT = ("consumer", "delivery_id", "event_id", "event_type", "outcome", "attempt")
 _OVER = ("failures", "seconds", "recoveries")
 
 LINES = (
@@ -244,6 +245,34 @@ LINES = (
         "cleaning, or looking for old revisions, failed, and is tried again",
         ("consumer", "operation", *_ERROR, *_ADVICE),
     ),
+    Line(
+        "tickets_asked", ("debug",), "a confirming function has answered", tuple(f.name for f in fields(TicketsAsked))
+    ),
+    Line(
+        "send_confirmed",
+        ("info",),
+        "what was sent has arrived, by its provider's word; only with `CONSUMERS_LOG_EVENTS=on`",
+        _SENT,
+    ),
+    Line(
+        "send_failed",
+        ("warning", "error"),
+        "a provider says that a send failed: `retried` is a warning, `dead`, `invalid` and `unknown` are errors",
+        (*_SENT, *_ERROR, "again_in_seconds", *_ADVICE),
+    ),
+    Line(
+        "confirm_failed",
+        ("error",),
+        "a confirming function, or what `on_invalid` registers, raised or answered wrongly",
+        ("consumer", "event_type", "tickets", *_ERROR, "raised_at", "again_in_seconds", *_ADVICE),
+    ),
+    Line(
+        "confirm_failing",
+        ("error",),
+        "it still does; at most once a minute",
+        ("consumer", "event_type", "tickets", *_ERROR, "raised_at", "again_in_seconds", *_ADVICE, *_OVER),
+    ),
+    Line("confirm_recovered", ("info",), "it answers again", ("consumer", "event_type", *_OVER)),
     Line("throttled", ("info",), "a handler called `ctx.throttle_all`", ("consumer", "event_type", "seconds")),
     Line(
         "consumer_stats",

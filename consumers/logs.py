@@ -7,11 +7,13 @@ from typing import Any, assert_never
 
 from structlog.typing import FilteringBoundLogger
 
+from consumers import inbox_lines, send_lines
 from consumers.dedup.protocol import Mode
 from consumers.events import (
     ArtifactReused,
     ArtifactUploaded,
     CompletionUnwritten,
+    ConfirmFailed,
     ConsumerStarted,
     ConsumerStats,
     ConsumerStopped,
@@ -43,12 +45,16 @@ from consumers.events import (
     StoreBack,
     Stored,
     Throttled,
+    TicketsAsked,
+    TicketSettled,
     UpkeepFailed,
     WakeUpLost,
 )
-from consumers.inbox_lines import AWAY, InboxEvent, InboxLines, inbox_fields, named
+from consumers.inbox_lines import InboxEvent, InboxLines, inbox_fields
 from consumers.received import Subject
 from consumers.remedies import of_dead_letters, of_delivery, of_inbox, of_source, of_store
+from consumers.send_lines import Send
+from consumers.send_lines import write as write_send
 from consumers.work_lines import Work
 from consumers.work_lines import write as write_work
 from relay.kernel.failure import code, origin, redacted, sentence
@@ -61,7 +67,7 @@ Delivery = HandlerOverdue | CompletionUnwritten | ResultUnkept | OutcomeIgnored 
 Outage = StoreAway | StoreBack | SourceAway | SourceBack | SettleFailed | DeadLetterFailed
 Life = ConsumerStarted | ConsumerStopped | ConsumerStats | StartWarning | DeliveriesLost | Throttled
 Process = LoopDied | ShutdownBegan | ShutdownEnded
-Told = DeliverySettled | Delivery | Work | Outage | InboxEvent | Life | Process
+Told = DeliverySettled | Delivery | Work | Send | Outage | InboxEvent | Life | Process
 
 _CONSEQUENCES = {
     Fate.RETRIED: "the event has one attempt less, and is handled again after the delay",
@@ -129,6 +135,8 @@ class LogLines:
                 | WakeUpLost()
             ):
                 self._inbox.tell(event)
+            case TicketSettled() | TicketsAsked() | ConfirmFailed():
+                write_send(self._lines, event, events=self._events)
             case ConsumerStarted() | ConsumerStopped() | ConsumerStats() | StartWarning():
                 self._life(event)
             case DeliveriesLost() | Throttled():
@@ -148,6 +156,7 @@ class LogLines:
                 self._settled_delivery("debug", "delivery_waits", event)
             case (
                 Fate.DONE
+                | Fate.SENT
                 | Fate.SKIPPED
                 | Fate.DUPLICATE
                 | Fate.UNHANDLED
@@ -386,7 +395,13 @@ class LogLines:
 
 
 def _named(kind: str, subject: str) -> dict[str, Any]:
-    return named(subject) if kind == AWAY else {"consumer": subject}
+    match kind:
+        case send_lines.CONFIRM:
+            return send_lines.named(subject)
+        case inbox_lines.AWAY:
+            return inbox_lines.named(subject)
+        case _:
+            return {"consumer": subject}
 
 
 def _event(consumer: str, subject: Subject) -> dict[str, Any]:

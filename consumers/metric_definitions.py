@@ -134,9 +134,17 @@ DEFINITIONS = MappingProxyType(
         "consumers_upkeep_failures_total": Definition(
             _COUNTER, "How often cleaning, or looking for old revisions, failed.", ("consumer", "operation", "code")
         ),
+        "consumers_confirmations_total": Definition(
+            _COUNTER,
+            "Times that a provider was asked what became of a send, by the verdict; open is not yet.",
+            (*_BY_TYPE, "verdict"),
+        ),
+        "consumers_confirm_failures_total": Definition(
+            _COUNTER, "How often a confirming function raised or answered wrongly.", ("consumer", "code")
+        ),
         "consumers_inbox_failures_total": Definition(
             _COUNTER,
-            "How often the inbox was asked in vain to store (receive, move), or for what is due (claim).",
+            "How often the inbox was asked in vain: to store (receive, move), for what is due (claim), sent (confirm).",
             ("consumer", "operation", "code"),
         ),
         "consumers_inbox_available": Definition(_GAUGE, "1 while it answers, 0 while not.", ("consumer", "operation")),

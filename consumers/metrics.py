@@ -17,6 +17,7 @@ from consumers.events import (
     ArtifactUploaded,
     ClaimMade,
     CompletionUnwritten,
+    ConfirmFailed,
     ConsumerStarted,
     ConsumerStats,
     ConsumerStopped,
@@ -45,6 +46,7 @@ from consumers.events import (
     StoreBack,
     Stored,
     Throttled,
+    TicketsAsked,
     UpkeepFailed,
 )
 from consumers.inbox_lines import reason_of
@@ -60,6 +62,7 @@ __all__ = ["CONTENT_TYPE", "DEFINITIONS", "MOST_VALUES", "Metrics", "table"]
 _HANDLED = frozenset(
     {
         Fate.DONE,
+        Fate.SENT,
         Fate.SKIPPED,
         Fate.RETRIED,
         Fate.DEFERRED,
@@ -117,6 +120,7 @@ class Metrics:
         self._inbox(event)
         self._upkeep(event)
         self._work(event)
+        self._sends(event)
 
     def _settled(self, event: DeliverySettled) -> None:
         consumer, event_type = event.consumer, self._type(event.consumer, event.subject.event_type)
@@ -210,6 +214,15 @@ class Metrics:
                 self._count_failure("consumers_lost_notes_total", consumer, code(error))
             case ScratchLeft(consumer):
                 self._set.count("consumers_left_scratch_directories_total", consumer)
+
+    def _sends(self, event: object) -> None:
+        match event:
+            case TicketsAsked(consumer, event_type, verdicts=verdicts):
+                for verdict, count in verdicts.items():
+                    labels = (consumer, self._type(consumer, event_type), verdict)
+                    self._set.count("consumers_confirmations_total", *labels, by=count)
+            case ConfirmFailed(consumer, error=error):
+                self._count_failure("consumers_confirm_failures_total", consumer, code(error))
 
     def _stats(self, event: ConsumerStats) -> None:
         figures = {

@@ -73,8 +73,19 @@ class Invalid:
         _texts(self, "reason", "code")
 
 
-Outcome = Done | Skip | Retry | Defer | Dead | Invalid
-OUTCOMES = (Done, Skip, Retry, Defer, Dead, Invalid)
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A provider has taken it, and will say later what became of it: see `Consumer.confirm`. Needs an inbox."""
+
+    ticket: str
+    """By which the provider is asked; up to 4,000 characters."""
+
+    def __post_init__(self) -> None:
+        _texts(self, "ticket")
+
+
+Outcome = Done | Skip | Retry | Defer | Dead | Invalid | Sent
+OUTCOMES = (Done, Skip, Retry, Defer, Dead, Invalid, Sent)
 
 
 def _texts(outcome: object, *names: str) -> None:

@@ -11,6 +11,7 @@ from consumers.dedup.protocol import Dedup, Effects
 from consumers.handlers import Defaults
 from consumers.retry import UNLIMITED
 from consumers.scratch import default_root
+from consumers.sends import Sends
 from consumers.sources.source import Source
 from relay.kernel.backoff import Jitter, uniform
 from relay.kernel.observe import Observe
@@ -27,6 +28,8 @@ class Outside:
     locks: Locks | None = None
     effects: Effects | None = None
     """Where handlers can complete an event in a transaction of their own."""
+    sends: Sends | None = None
+    """Who asks what became of what was sent, of a consumer that has an inbox."""
     backlog: Backlog | None = None
     """How the inbox is, of a consumer that has one."""
     defaults: Defaults | None = None

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from consumers.clock import Clock
+from consumers.confirmers import Confirmers
 from consumers.dead_letters import DeadLetters
 from consumers.dedup.protocol import Begun, Dedup, Effects
 from consumers.flow import Flow
@@ -28,6 +29,7 @@ class Parts:
     gate: Gate
     handling: Handling
     patience: Patience
+    confirmers: Confirmers
     observe: Observe
     tell: Tell
     begun: dict[Begun, Job]

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from consumers.flow import Flow, Line
+from consumers.handlers import plain
 
 
 class Permits:
@@ -46,7 +47,7 @@ class Permits:
         left: dict[Line, int] = {}
         rooms: dict[str, int] = {}
         for event_type in event_types:
-            lines = [line for line in self._lines_of(event_type) if event_type not in line.paused]
+            lines = [line for line in self._lines_of(event_type) if plain(event_type) not in line.paused]
             for line in lines:
                 left.setdefault(line, min(room, line.limit - line.active))
             found = max((left[line] for line in lines), default=0)

@@ -13,6 +13,7 @@ the handler returns                            completed, then acknowledged
 … raises something transient, or times out     released with a rest, an attempt; after the last one dead
 … raises something fatal                       dead-letter topic, completed, acknowledged
 the dead-letter topic is away                  held, uncounted; not acknowledged
+… was sent, to be confirmed                    its row waits for the provider's word; without an inbox it is dead
 the process stops                              an asynchronous handler is cancelled and released uncounted
 a thread's handler is late                     waited for: its lease is kept until it returns
 the lease is lost                              the handler is cancelled; it answers in vain if others have the event
@@ -38,7 +39,7 @@ from consumers.events import (
     ResultUnkept,
 )
 from consumers.job import Cancelled, Job
-from consumers.outcome import Dead, Defer, Done, Invalid, Outcome, Retry, Skip
+from consumers.outcome import Dead, Defer, Done, Invalid, Outcome, Retry, Sent, Skip
 from consumers.parts import Parts
 from consumers.received import Undecodable
 from consumers.retry import UNLIMITED
@@ -132,10 +133,8 @@ class Pipeline:
                 return
             outcome = left
         match outcome:
-            case Done():
-                await self._complete(job, begun, outcome, Fate.DONE, seconds)
-            case Skip(reason):
-                await self._complete(job, begun, outcome, Fate.SKIPPED, seconds, reason=reason)
+            case Done() | Skip() | Sent():
+                await self._succeed(job, begun, outcome, seconds)
             case Retry():
                 await self._retry(job, begun, outcome, error, seconds)
             case Defer():
@@ -189,8 +188,30 @@ class Pipeline:
                 await self._parts.dedup.release(begun, counted=True, rest=pause)
         self._give_back(job, pause)
 
+    async def _succeed(self, job: Job, begun: Begun, outcome: Done | Skip | Sent, seconds: float) -> None:
+        match outcome:
+            case Done():
+                await self._complete(job, begun, outcome, Fate.DONE, seconds)
+            case Skip(reason):
+                await self._complete(job, begun, outcome, Fate.SKIPPED, seconds, reason=reason)
+            case Sent():
+                await self._sent(job, begun, outcome, seconds)
+            case _:
+                assert_never(outcome)
+
+    async def _sent(self, job: Job, begun: Begun, sent: Sent, seconds: float) -> None:
+        """It is not sent again for want of somebody who asks about it."""
+        if not self._parts.dedup.durable:
+            fault: str | None = "what became of it can only be asked where deliveries are kept; choose dedup='inbox'"
+        else:
+            fault = self._parts.confirmers.fault(sent, job.subject.event_type)
+        if fault is None:
+            await self._complete(job, begun, sent, Fate.SENT, seconds)
+        else:
+            await self._bury(job, begun, Dead(f"it was sent, and {fault}", "UNCONFIRMABLE"), None, seconds)
+
     async def _complete(  # noqa: PLR0913 -- what the log line says
-        self, job: Job, begun: Begun, end: Done | Skip, fate: Fate, seconds: float, *, reason: str = ""
+        self, job: Job, begun: Begun, end: Done | Skip | Sent, fate: Fate, seconds: float, *, reason: str = ""
     ) -> None:
         try:
             await self._written(job, begun, end)

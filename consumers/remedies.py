@@ -3,7 +3,7 @@
 import ssl
 from typing import Final
 
-from consumers.events import Fate
+from consumers.events import Fate, Verdict
 from relay.errors import ConfigurationError
 from relay.kernel.wording import kind_of
 
@@ -80,6 +80,24 @@ def of_inbox(error: BaseException) -> str:
     if said:
         return "correct DATABASE_URL by what the error says"
     return "none is needed when the server comes back; if it is up, see that DATABASE_URL leads to it from this host"
+
+
+def of_send(verdict: Verdict) -> str:
+    """About a send of which its provider has said, or not said, what became of it."""
+    match verdict:
+        case Verdict.RETRIED:
+            return f"{_PASSES} see what the provider says of it"
+        case Verdict.INVALID:
+            return "send nothing more to this recipient: register @consumer.on_invalid to have it deactivated"
+        case Verdict.UNKNOWN:
+            return "look it up at the provider by the delivery's ticket; whether it is sent again is for you to say"
+        case _:
+            return "see what the provider says of it"
+
+
+def of_confirming() -> str:
+    """About a confirming function that failed."""
+    return "see what the function raised or answered, and whether the provider can be reached"
 
 
 def of_crash() -> str:

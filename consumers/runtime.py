@@ -75,6 +75,8 @@ class Runtime:
         self._flow: Flow
         self._gate: Gate
         self._pipeline: Pipeline
+        self._around: Surroundings
+        self._threads: Threads
         self._lines: dict[Handler | None, Line]
         defaults = outside.defaults
         self._handlers = consumer.handlers if defaults is None else consumer.handlers.under(defaults)
@@ -114,16 +116,19 @@ class Runtime:
             await self._open(stack)
             permits = Permits(self._flow, self._lines_of, self._concurrency)
             intake = asyncio.create_task(self._outside.source.run(self._take, permits))
+            asking = asyncio.create_task(self._ask())
             wishes = [asyncio.create_task(stopping.wait()), asyncio.create_task(self._hurry.wait())]
             self._receiving = True
             try:
-                await asyncio.wait([intake, *wishes], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([intake, asking, *wishes], return_when=asyncio.FIRST_COMPLETED)
             finally:
                 for wish in wishes:
                     wish.cancel()
             ended_by_itself = not stopping.is_set() and not self._hurry.is_set()
-            abandoned = await self._end(intake, soft_timeout)
+            abandoned = await self._end([intake, asking], soft_timeout)
             if ended_by_itself:
+                if asking.done() and not asking.cancelled():
+                    asking.result()
                 intake.result()
                 raise RuntimeError(f"the source of {self._consumer.name} ended by itself")
             return abandoned
@@ -199,9 +204,9 @@ class Runtime:
             clock=clock,
             jitter=outside.jitter,
         )
-        threads = Threads(f"{consumer.name}-handler")
+        threads = self._threads = Threads(f"{consumer.name}-handler")
         stack.callback(threads.close)
-        around = Surroundings(
+        around = self._around = Surroundings(
             consumer=consumer.name,
             loop=asyncio.get_running_loop(),
             throttle=self._throttle,
@@ -222,6 +227,7 @@ class Runtime:
             gate=self._gate,
             handling=Handling(self._handlers, around, threads, outside.observe, clock),
             patience=Patience(facts.retention, clock, outside.jitter, most_deferrals=outside.most_deferrals),
+            confirmers=consumer.confirmers,
             observe=self._observe,
             tell=Tell(consumer.name, self._observe, clock),
             begun=self._jobs,
@@ -272,7 +278,7 @@ class Runtime:
     def _line_of(self, subject: Subject) -> Line:
         if isinstance(subject, Undecodable):
             return self._lines[None]
-        match self._handlers.resolve(subject.event_type, subject.version):
+        match self._handlers.resolve(subject.event_type, subject.version, subject.recipient):
             case Meant(handler) | TooNew(handler) | TooOld(handler):
                 return self._lines[handler]
             case Unhandled():
@@ -312,12 +318,20 @@ class Runtime:
         self._released += 1
         self._outside.source.give_back(job.delivery, rest)
 
-    async def _end(self, intake: "asyncio.Task[None]", soft_timeout: float) -> tuple[str, ...]:
+    async def _ask(self) -> None:
+        """Ask what became of what was sent, where anything can be, until cancelled."""
+        if self._outside.sends is None:
+            await asyncio.Event().wait()
+        else:
+            await self._outside.sends.run(self._around, self._threads, self._handlers)
+
+    async def _end(self, incoming: "Sequence[asyncio.Task[None]]", soft_timeout: float) -> tuple[str, ...]:
         """The order of an end: nothing new, what waits goes back, what runs may finish, what is late is cut short."""
         began = self._outside.clock.monotonic()
         self._receiving, self._stopping = False, True
-        intake.cancel()
-        await asyncio.wait([intake])
+        for each in incoming:
+            each.cancel()
+        await asyncio.wait(incoming)
         self._flow.close()
         if not await self._calm(soft_timeout):
             self._pipeline.give_up()

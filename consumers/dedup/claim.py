@@ -13,7 +13,7 @@ from consumers.dedup.protocol import AlreadyDone, Begun, End, InProgress, Mode, 
 from consumers.dedup.tokens import Tokens
 from consumers.delivery import Delivery
 from consumers.gather import Gather
-from consumers.outcome import Dead, Defer, Done, Invalid, Retry, Skip
+from consumers.outcome import Dead, Defer, Done, Invalid, Retry, Sent, Skip
 from consumers.received import Received
 from idempotency import Claimed, LeaseLostError, Store, StoreUnavailableError
 from idempotency import Done as Known
@@ -129,7 +129,7 @@ def _renewed(begun: Begun, answer: object) -> Renewed:
 def _kept(end: End) -> bytes | None:
     """What is kept of the end. Raises UnkeepableError where the result is no JSON."""
     match end:
-        case Done(None) | Skip():
+        case Done(None) | Skip() | Sent():
             return None
         case Done(result):
             kept = result

@@ -1,6 +1,6 @@
 """What the pipeline asks of deduplication, whichever mode the consumer chose."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from consumers.delivery import Delivery
 from consumers.notes import Notebook
-from consumers.outcome import Dead, Defer, Done, Invalid, Retry, Skip
+from consumers.outcome import Dead, Defer, Done, Invalid, Retry, Sent, Skip
 from consumers.received import Received
 
 
@@ -59,8 +59,8 @@ class UnkeepableError(Exception):
     """The result cannot be kept. Nothing was asked of the store yet: complete it without one."""
 
 
-# What ends an event.
-End = Done | Skip | Dead | Invalid
+# What ends an event; sent, it waits for its provider's word, which only a mode that keeps events is told.
+End = Done | Skip | Dead | Invalid | Sent
 # Called when the right to act on an event is gone before its handler has ended.
 OnLost = Callable[[Begun], None]
 
@@ -80,6 +80,13 @@ class Effects(Protocol):
         """Complete it in the connection's transaction; done when this returns, where the connection is synchronous.
 
         Raises LeaseLostError where it is no longer the caller's: the transaction must not be committed.
+        """
+        ...
+
+    def fan_out(self, begun: Begun, recipients: Iterable[str], connection: Any = None) -> Awaitable[None]:
+        """Have a delivery for each recipient as well, in the connection's transaction or else one of its own.
+
+        Done when this returns, where it was called in a thread. Raises LeaseLostError as `complete` does.
         """
         ...
 

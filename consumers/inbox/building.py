@@ -11,6 +11,7 @@ from typing import Any, Final
 import psycopg
 
 from consumers.clock import Clock, SystemClock
+from consumers.confirmers import Confirmers
 from consumers.dead_letters import DeadLetters
 from consumers.errors import ConfigurationError
 from consumers.events import StartWarning
@@ -18,7 +19,9 @@ from consumers.handlers import Handlers
 from consumers.inbox.backlog import InboxBacklog, Tally
 from consumers.inbox.claiming import Claiming
 from consumers.inbox.cleaning import Cleaning
-from consumers.inbox.effects import Connections, InboxEffects
+from consumers.inbox.confirming import Confirming
+from consumers.inbox.connections import Connections
+from consumers.inbox.effects import InboxEffects
 from consumers.inbox.failed_rows import FailedRows
 from consumers.inbox.inbox import Inbox
 from consumers.inbox.locks import InboxLocks
@@ -29,6 +32,7 @@ from consumers.inbox.schema import INBOX
 from consumers.inbox.session import Session
 from consumers.inbox.source import InboxSource, Intake
 from consumers.inbox.table import Identity, Table
+from consumers.inbox.tickets import Tickets
 from consumers.inbox.upkeep import Upkeep
 from consumers.sharding import ShardKey
 from consumers.sources.neighbours import Neighbours
@@ -88,6 +92,7 @@ class Built:
     dead_letters: DeadLetters
     locks: InboxLocks
     table: Table
+    sends: Confirming
     backlog: InboxBacklog
     upkeep: Upkeep
 
@@ -107,6 +112,7 @@ def build(  # noqa: PLR0913 -- each by its name
     upstream: Source | OutboxOf,
     dead_letters: DeadLetters | None = None,
     shard_key: ShardKey,
+    confirmers: Confirmers,
     observe: Observe,
     clock: Clock | None = None,
     jitter: Jitter = uniform,
@@ -137,7 +143,14 @@ def build(  # noqa: PLR0913 -- each by its name
     )
     table = Table(connect, place.schema, identity, skew=skew, monotonic=clock.monotonic)
     tally = Tally(observe)
-    inbox = Inbox(table, clock, tally, revision_of=handlers.revision_of, heartbeat_seconds=place.heartbeat_seconds)
+    inbox = Inbox(
+        table,
+        clock,
+        tally,
+        revision_of=handlers.revision_of,
+        heartbeat_seconds=place.heartbeat_seconds,
+        confirmed_in=confirmers.first_asked,
+    )
     claiming = Claiming(table, inbox, tally, clock, poll_seconds=place.poll_seconds, jitter=jitter)
     intake: Intake
     match upstream:
@@ -202,7 +215,9 @@ def build(  # noqa: PLR0913 -- each by its name
         judge=judge,
     )
     effects = InboxEffects(inbox, table, connections, place.schema)
-    return Built(inbox_source, inbox, effects, dead_letters, locks, table, InboxBacklog(table, inbox, tally), upkeep)
+    sends = Confirming(Tickets(table), confirmers, tally, clock, jitter=jitter)
+    backlog = InboxBacklog(table, inbox, tally)
+    return Built(inbox_source, inbox, effects, dead_letters, locks, table, sends, backlog, upkeep)
 
 
 async def examined(connect: Callable[[], Any], schema: str) -> None:

@@ -1,79 +1,24 @@
 """Effects exactly once: a delivery is completed in the transaction that has the effect."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Generator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Sequence
 from typing import Any, Final
 
-import psycopg
 from psycopg import sql
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from consumers.dedup.protocol import Begun
 from consumers.gather import Gather
+from consumers.inbox.connections import Connections
+from consumers.inbox.fan_out import DONE, FanOut
 from consumers.inbox.inbox import Inbox
-from consumers.inbox.rows import Owned
+from consumers.inbox.rows import Owned, lost
 from consumers.inbox.table import MOST_ROWS, Table
 from consumers.inbox.words import kept
-from idempotency import LeaseLostError
 from relay.adapters.adapter import AsyncAdapter, Call, SyncAdapter
 from relay.adapters.find import adapter_of, refused, remedy_of
-from relay.postgres.connect import conninfo
 
 _TAKES: Final = "ctx.complete takes a connection or session of psycopg, psycopg2, asyncpg, SQLAlchemy or Django"
 _UNKEPT: Final = "the event would be completed whether or not its effect is there"
-# How long a handler waits for a connection that others have; shorter than any handler's own time.
-_WAIT_SECONDS: Final = 20.0
-
-
-class Connections:
-    """Those for `ctx.transaction()`: made when they are needed, for coroutines and for threads."""
-
-    def __init__(self, url: str, app: str, most: int) -> None:
-        self._conninfo = conninfo(url, app)
-        self._most = most
-        self._is_cut = False
-        self._pool: AsyncConnectionPool[psycopg.AsyncConnection[Any]] | None = None
-        self._thread_pool: ConnectionPool[psycopg.Connection[Any]] | None = None
-
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
-        """One, in a transaction that the end of the block commits."""
-        self._refuse_cut()
-        if self._pool is None:
-            self._pool = AsyncConnectionPool(
-                self._conninfo, min_size=0, max_size=self._most, timeout=_WAIT_SECONDS, open=False, check=_alive_async
-            )
-            await self._pool.open()
-        async with self._pool.connection() as connection:
-            yield connection
-
-    @contextmanager
-    def transaction_in_thread(self) -> Iterator[psycopg.Connection[Any]]:
-        """The same for a thread."""
-        self._refuse_cut()
-        if self._thread_pool is None:
-            self._thread_pool = ConnectionPool(
-                self._conninfo, min_size=0, max_size=self._most, timeout=_WAIT_SECONDS, open=True, check=_alive
-            )
-        with self._thread_pool.connection() as connection:
-            yield connection
-
-    def cut(self) -> None:
-        """Give out none any more. A handler that has one is cancelled, which rolls its transaction back."""
-        self._is_cut = True
-
-    def _refuse_cut(self) -> None:
-        if self._is_cut:
-            raise OSError("the connections are cut")
-
-    async def close(self) -> None:
-        """End them all."""
-        if self._pool is not None:
-            await self._pool.close(timeout=1.0)
-        if self._thread_pool is not None:
-            await asyncio.to_thread(self._thread_pool.close, 1.0)
 
 
 class InboxEffects:
@@ -86,6 +31,7 @@ class InboxEffects:
         function = sql.Identifier(schema, "inbox_complete").as_string(None)
         self._call = Call(f"select {function}(\n", _UNKEPT, ")::text")
         self._confirmations: Gather[Owned, bool] = Gather(table.confirm, most=MOST_ROWS, at_once=1)
+        self.fan_out = FanOut(connections, schema)
         self.transaction = connections.transaction
         self.transaction_in_thread = connections.transaction_in_thread
         self.cut = connections.cut
@@ -105,7 +51,7 @@ class InboxEffects:
         match adapter:
             case SyncAdapter(store):
                 _owned(owned, store(connection, said, self._call))
-                return _Done()
+                return DONE
             case AsyncAdapter(store_async):
                 return self._awaited(owned, store_async(connection, said, self._call))
 
@@ -122,32 +68,6 @@ class InboxEffects:
         _owned(owned, await answers)
 
 
-class _Done:
-    """Nothing to wait for."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        return
-        yield
-
-
 def _owned(owned: Owned, answers: Sequence[str | bytes]) -> None:
     if list(answers) not in (["true"], [b"true"]):
-        raise LeaseLostError(
-            f"delivery {owned.id} is no longer this handler's: its lease was over, and somebody else has it or has "
-            "completed it; the transaction must be rolled back"
-        )
-
-
-async def _alive_async(connection: psycopg.AsyncConnection[Any]) -> None:
-    """Raise where the server has ended the session: a handler must not pay for a restart that was before it."""
-    _look(connection)
-
-
-def _alive(connection: psycopg.Connection[Any]) -> None:
-    """Raise where the server has ended the session."""
-    _look(connection)
-
-
-def _look(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) -> None:
-    for _ in range(2):  # its last words, and then the end itself
-        connection.pgconn.consume_input()
+        raise lost(owned)

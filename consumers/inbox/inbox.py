@@ -23,7 +23,7 @@ from relay.kernel.clock import Clock
 from relay.kernel.observe import Observe
 
 # The revision of the handler that is for events of this type and version; None where there is none.
-RevisionOf = Callable[[str, int], int | None]
+RevisionOf = Callable[[str, int, str], int | None]
 
 # How long a row is left to whoever holds it before it is asked for again, in seconds.
 _HELD_PAUSE: Final = 0.25
@@ -35,13 +35,21 @@ class Inbox:
     mode = Mode.INBOX
     durable = True
 
-    def __init__(
-        self, table: Table, clock: Clock, observe: Observe, *, revision_of: RevisionOf, heartbeat_seconds: float
+    def __init__(  # noqa: PLR0913 -- each by its name
+        self,
+        table: Table,
+        clock: Clock,
+        observe: Observe,
+        *,
+        revision_of: RevisionOf,
+        heartbeat_seconds: float,
+        confirmed_in: Callable[[str], float] = lambda _: 0.0,
     ) -> None:
         self._table = table
         self._revision_of = revision_of
         self._clock = clock
         self._observe = observe
+        self._confirmed_in = confirmed_in
         self._never = asyncio.Event()
         self._on_lost: OnLost = lambda _: None
         self._loop: asyncio.AbstractEventLoop
@@ -72,14 +80,15 @@ class Inbox:
         owned: Owned = delivery.handle
         if owned.over:
             return InProgress(0.0)
-        owned.revision = self._revision_of(event.event_type, event.version)
+        owned.revision = self._revision_of(event.event_type, event.version, event.recipient)
         begun = Begun(event, owned.attempt, owned, notebook=self._notebooks.of(owned), deferrals=owned.deferrals)
         self._begun[owned] = begun
         return begun
 
     async def complete(self, begun: Begun, end: End) -> None:
         """Write its end."""
-        await self._say(begun.token, end_of(begun.token, end, begun.attempt))
+        after = self._confirmed_in(begun.event.event_type)
+        await self._say(begun.token, end_of(begun.token, end, begun.attempt, after))
 
     async def fail(self, owned: Owned, why: Invalid) -> None:
         """Write the end of a row that holds no event, and has no dead letter. Raises as `complete` does."""

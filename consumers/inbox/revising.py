@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from consumers.clock import Clock
 from consumers.events import RevisionRequeued
-from consumers.handlers import Handler, Handlers, Meant
+from consumers.handlers import EACH, Handler, Handlers, Meant
 from consumers.inbox.checkpoints import Checkpoint, Checkpoints
 from consumers.inbox.session import Session
 from relay.kernel.backoff import Delay
@@ -33,12 +33,20 @@ class Meaning:
     """What a walk is for."""
 
     handler: Handler
+    suffix: str = ""
+    """What is stored behind the event types that it is for."""
 
     @property
     def name(self) -> str:
         """Of its checkpoint: one for each registration, whatever its revision."""
         version = "any" if self.handler.version is None else self.handler.version
-        return f"revision:{self.handler.pattern}:{version}"
+        return f"revision:{self.handler.pattern}{self.suffix}:{version}"
+
+    @property
+    def event_type(self) -> str:
+        """The type under which its deliveries are stored, or the beginning of all of them."""
+        pattern = self.handler.pattern
+        return pattern.removesuffix("*") if pattern.endswith("*") else pattern + self.suffix
 
     @property
     def start(self) -> dict[str, Any]:
@@ -79,7 +87,10 @@ class Revising:
         self._clock = clock
         self._observe = observe
         self._page = page
-        self._unseen = [Meaning(handler) for handler in handlers.all()]
+        self._unseen = [
+            *(Meaning(handler) for handler in handlers.own()),
+            *(Meaning(handler, EACH) for handler in (handlers.each.own() if handlers.each else ())),
+        ]
         self._left: list[Meaning] = []
 
     async def run_once(self, budget: Budget) -> Report:
@@ -188,7 +199,7 @@ class Revising:
                 "revision": meaning.handler.revision,
                 "consumer": self._consumer,
                 "exact": not pattern.endswith("*"),
-                "event_type": pattern.removesuffix("*"),
+                "event_type": meaning.event_type,
                 "after": position["after"],
                 "newest": position["newest"],
                 "rows": self._page,
@@ -203,7 +214,7 @@ class Revising:
         for _, _, id_, event_type, version in rows:
             if id_ is None:
                 continue
-            match self._handlers.resolve(event_type, int(version)):
+            match self._handlers.resolve_stored(event_type, int(version)):
                 case Meant(handler) if handler is meaning.handler:
                     yield int(id_)
                 case _:

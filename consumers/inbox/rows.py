@@ -5,6 +5,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from consumers.delivery import Delivery
+from idempotency import LeaseLostError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class Owned:
     deferrals: int = 0
     over: bool = False
     """Whether there is nothing more to say about it: it is settled, or its lease is left to end."""
+    fanned_out: bool = False
+    """Whether recipients were stored with it: they may be due as soon as it is let go of."""
     left: bool = False
     """Whether its handler's own transaction ends its lease."""
     revision: int | None = None
@@ -71,6 +74,14 @@ class Word:
     ticket: str = ""
     version: int | None = None
     detail: Any = None
+
+
+def lost(owned: Owned) -> LeaseLostError:
+    """Say that a transaction of a handler's is about a delivery that is no longer its own."""
+    return LeaseLostError(
+        f"delivery {owned.id} is no longer this handler's: its lease was over, and somebody else has it or has "
+        "completed it; the transaction must be rolled back"
+    )
 
 
 # What became of a word.

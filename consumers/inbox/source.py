@@ -6,8 +6,9 @@ from contextlib import AsyncExitStack
 from typing import Protocol
 
 from consumers.delivery import Delivery
+from consumers.handlers import EACH
 from consumers.inbox.claiming import Claiming
-from consumers.inbox.effects import Connections
+from consumers.inbox.connections import Connections
 from consumers.inbox.inbox import Inbox
 from consumers.inbox.locks import InboxLocks
 from consumers.inbox.rows import Owned
@@ -135,7 +136,10 @@ class InboxSource:
     def _let_go(self, delivery: Delivery, due_in: float | None) -> None:
         self._held -= 1
         self._held_bytes -= len(delivery.body)
-        self._claiming.ended(delivery.ordering_key, delivery.handle.event_type, due_in)
+        owned: Owned = delivery.handle
+        self._claiming.ended(delivery.ordering_key, owned.event_type, due_in)
+        if owned.fanned_out:
+            self._claiming.ended(delivery.ordering_key, owned.event_type + EACH, 0.0)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

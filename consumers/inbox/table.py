@@ -17,6 +17,8 @@ from relay.postgres.wire import Row
 
 # Rows in one statement: more make it no cheaper, and hold others up for longer.
 MOST_ROWS: Final = 500
+# What a fan-out puts behind an ordering key, for a key of each recipient's own: @ and 32 digits.
+_KEY_OF_RECIPIENT: Final = 33
 # So far counts whoever looks how much waits.
 MOST_COUNTED: Final = 10_000
 
@@ -128,6 +130,11 @@ class Table:
         rows = await self._leases.ask("recover", {**self._whose, "most": most})
         return [Recovered(int(row[0]), row[1], row[2], int(row[3]), row[4] or "", bool(row[5])) for row in rows]
 
+    @property
+    def shard(self) -> Mapping[str, object]:
+        """Which part of the deliveries is this process's, as statements name it."""
+        return self._shard
+
     async def ask(self, name: str, values: Mapping[str, object]) -> list[Row]:
         """What the statement of this name answers, on the session of what is said; for what is asked now and then."""
         return await self._words.ask(name, {**self._whose, **values})
@@ -177,7 +184,7 @@ def _claimed(row: Row, token: str, deadline: float, *, alone: bool) -> Claimed:
         body=envelope,
         attributes=json.loads(attributes),
         message_id=message_id,
-        ordering_key=key,
+        ordering_key=key[:-_KEY_OF_RECIPIENT] if recipient else key,
         published_at=created,
         attempt=owned.attempt,
         recipient=recipient,

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from consumers.dedup.protocol import End, UnkeepableError
 from consumers.inbox.rows import Owned, Word
-from consumers.outcome import Dead, Defer, Done, Invalid, Retry, Skip
+from consumers.outcome import Dead, Defer, Done, Invalid, Retry, Sent, Skip
 from relay.kernel.failure import redacted
 
 _RESULT: TypeAdapter[Any] = TypeAdapter(Any)
@@ -16,8 +16,8 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _LONGEST_CODE = 100
 
 
-def end_of(owned: Owned, end: End, attempts: int) -> Word:
-    """What is written of an end, after so many attempts.
+def end_of(owned: Owned, end: End, attempts: int, confirmed_in: float = 0.0) -> Word:
+    """What is written of an end, after so many attempts; of a send when it is first asked about.
 
     Raises UnkeepableError where the result is nothing that the table can keep.
     """
@@ -27,7 +27,7 @@ def end_of(owned: Owned, end: End, attempts: int) -> Word:
                 owned=owned, state="done", what="done", outcome="ok", result=kept(result), version=owned.revision
             )
         case Skip(reason):
-            told = _text(reason)
+            told = text(reason)
             return Word(
                 owned=owned,
                 state="done",
@@ -36,6 +36,16 @@ def end_of(owned: Owned, end: End, attempts: int) -> Word:
                 error=told,
                 version=owned.revision,
                 detail={"reason": told},
+            )
+        case Sent(ticket):
+            return Word(
+                owned=owned,
+                state="sent",
+                what="sent",
+                rest=confirmed_in,
+                ticket=ticket,
+                version=owned.revision,
+                detail={"ticket": ticket},
             )
         case Dead(reason, code):
             return _failed(owned, "dead", reason, code, attempts)
@@ -49,7 +59,7 @@ def again(owned: Owned, why: Retry | Defer | None, *, counted: bool, rest: float
     """What is written of a row that is to be handled again."""
     match why:
         case Retry(reason, code):
-            told, named = _text(reason), _code(code)
+            told, named = text(reason), code_of(code)
             return Word(
                 owned=owned,
                 state="pending",
@@ -91,16 +101,16 @@ def kept(result: Any) -> str:
     if result is None:
         return ""
     try:
-        text = _RESULT.dump_json(result).decode()
+        written = _RESULT.dump_json(result).decode()
     except Exception as error:
         raise UnkeepableError from error
-    if _NUL.search(text):
+    if _NUL.search(written):
         raise UnkeepableError from ValueError("the result has a NUL character, which Postgres does not keep in JSON")
-    return text
+    return written
 
 
 def _failed(owned: Owned, outcome: str, reason: str, code: str, attempts: int) -> Word:
-    told, named = _text(reason), _code(code)
+    told, named = text(reason), code_of(code)
     return Word(
         owned=owned,
         state="failed",
@@ -114,10 +124,15 @@ def _failed(owned: Owned, outcome: str, reason: str, code: str, attempts: int) -
     )
 
 
-def _text(reason: object) -> str:
+def text(reason: object) -> str:
     """What an operator may read: nobody knows what a handler's reason quotes."""
-    return redacted(str(reason)).replace("\0", "")[:_LONGEST]
+    return _storable(str(reason))[:_LONGEST]
 
 
-def _code(code: object) -> str:
-    return redacted(str(code)).replace("\0", "")[:_LONGEST_CODE]
+def code_of(code: object) -> str:
+    """A short name for it."""
+    return _storable(str(code))[:_LONGEST_CODE]
+
+
+def _storable(told: str) -> str:
+    return redacted(told).replace("\0", "").encode(errors="replace").decode()

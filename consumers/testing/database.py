@@ -70,6 +70,7 @@ class Database:
             upstream=upstream,
             dead_letters=dead_letters,
             shard_key=consumer.shard_by,
+            confirmers=consumer.confirmers,
             observe=observe,
             clock=clock,
             jitter=lambda _: 0.0,

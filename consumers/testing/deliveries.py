@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 from pydantic_core import to_json
 
 from consumers.app import Consumer
-from consumers.events import DeliverySettled, Fate, PipelineFault
+from consumers.events import DeliverySettled, Fate, PipelineFault, TicketSettled
 from consumers.handlers import Handlers
 from consumers.received import Received
 from consumers.testing.broker import DeadLetter, Subscription
@@ -182,6 +182,8 @@ class Deliveries:
     async def wait_for(self, event_id: UUID | str) -> DeliverySettled:
         """What became of an event, or of a raw message by its id: the next time that it comes to an end.
 
+        Of an event that was fanned out, `f"{event_id}/{recipient}"` names what became of it for one recipient.
+
         Called again it waits for the time after; an event that rests comes again when the clock is moved.
         """
         name = str(event_id)
@@ -204,7 +206,10 @@ class Deliveries:
         return found
 
     async def drain(self) -> None:
-        """Return when every message is acknowledged; the clock goes on as far as that takes."""
+        """Return when every message is acknowledged; the clock goes on as far as that takes.
+
+        Recipients of an event that was fanned out are not waited for: see `wait_for`.
+        """
         while self.pending:
             await self.step()
 
@@ -267,6 +272,8 @@ class Deliveries:
         self.events.append(event)
         if isinstance(event, DeliverySettled) and event.fate.final:
             self._over |= _names(event)
+        if isinstance(event, TicketSettled) and event.verdict.final:
+            self._over.add(f"{event.event_id}/{event.recipient}" if event.recipient else event.event_id)
         if isinstance(event, DeliverySettled | PipelineFault):
             for name in _names(event):
                 self._unseen.setdefault(name, []).append(event)
@@ -374,7 +381,9 @@ def changed(
 
 
 def _names(event: DeliverySettled | PipelineFault) -> set[str]:
-    """By which the event is waited for: raw messages by the message's id."""
+    """By which the event is waited for: raw messages by the message's id, what was fanned out by its recipient."""
     subject = event.subject
+    if isinstance(subject, Received) and subject.recipient:
+        return {f"{subject.event_id}/{subject.recipient}"}
     identity = str(subject.event_id) if isinstance(subject, Received) else subject.event_id
     return {identity, subject.message_id} - {""}

@@ -18,6 +18,7 @@ from consumers.delivery import Delivery
 from consumers.events import ConsumerStarted
 from consumers.outside import Outside
 from consumers.runtime import Runtime
+from consumers.sends import Sends
 from consumers.sources.source import Source
 from consumers.testing.broker import DeadLetter, Fuse, MemoryDeadLetters, MemorySource, Subscription
 from consumers.testing.clock import FakeClock, settle
@@ -114,10 +115,11 @@ class Process:
             dedup: Dedup = built.dedup
             effects: Effects | None = built.effects
             backlog: Backlog | None = built.backlog
+            sends: Sends | None = built.sends
             locks: Locks = built.locks
         else:
             source, dedup = self.source, _dedup(consumer, store, world.clock)
-            effects = backlog = None
+            effects = backlog = sends = None
             locks = store
         self.runtime = Runtime(
             consumer,
@@ -126,6 +128,7 @@ class Process:
                 dedup=dedup,
                 effects=effects,
                 backlog=backlog,
+                sends=sends,
                 dead_letters=dead_letters,
                 observe=self._observe,
                 locks=locks,

@@ -64,6 +64,10 @@ def test_its_functions_look_in_their_own_schema(connection: psycopg.Connection[A
         [token],
     ).fetchone() or (None,)
     said = Jsonb({"id": delivery, "token": token})
+    named = Jsonb({"id": delivery, "token": token, "recipients": [["anna", 1], ["ben", 2], ["anna", 1]]})
+    for new in (2, 0):
+        fanned_out = connection.execute("select inboxes.inbox_fan_out(%s)", [named]).fetchone()
+        assert fanned_out == (new,)
     completed = connection.execute("select inboxes.inbox_complete(%s)", [said]).fetchone()
     assert completed == (True,)
     with connection.transaction():

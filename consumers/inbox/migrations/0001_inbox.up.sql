@@ -202,6 +202,36 @@ $$;
 
 comment on function inbox_enqueue(jsonb) is 'Stores work for a consumer in the caller''s transaction: {consumer, event_id, event_type, data, ...}.';
 
+-- The event that a delivery is of has a delivery for each of these recipients as well, once: in the caller's transaction.
+-- Their event type says so, that they are claimed apart from the event itself; of a key, each recipient has its own.
+-- Null: the delivery is no longer the caller's.
+create function inbox_fan_out(said jsonb) returns bigint
+language sql
+volatile
+set search_path from current
+as $$
+    with source as (
+        select *
+          from inbox_deliveries
+         where id = (said ->> 'id')::bigint and token = (said ->> 'token')::uuid and recipient = ''
+    ), added as (
+        insert into inbox_deliveries
+               (consumer, event_id, recipient, event_type, event_version, sequence, ordering_key, shard, envelope,
+                attributes, message_id)
+        select source.consumer, source.event_id, named.of ->> 0, source.event_type || '@each', source.event_version,
+               source.sequence, source.ordering_key || '@' || md5(named.of ->> 0), (named.of ->> 1)::integer,
+               source.envelope, source.attributes, source.message_id
+          from source
+         cross join jsonb_array_elements(said -> 'recipients') as named(of)
+         order by named.of ->> 0
+        on conflict (consumer, event_id, recipient) do nothing
+        returning id
+    ), told as (
+        insert into inbox_history (delivery_id, what) select id, 'created' from added
+    )
+    select case when exists (select from source) then (select count(*) from added) end
+$$;
+
 create function inbox_notify() returns trigger
 language plpgsql
 as $$

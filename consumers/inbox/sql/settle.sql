@@ -34,7 +34,8 @@ with said as materialized (
            error = nullif(mine.error, ''),
            ticket = coalesce(nullif(mine.ticket, ''), delivery.ticket),
            handler_version = coalesce(mine.version, delivery.handler_version),
-           sent_at = case when mine.state = 'sent' then clock_timestamp() else delivery.sent_at end,
+           sent_at = case when mine.state = 'sent' then clock_timestamp() + make_interval(secs => %(skew)s)
+                          else delivery.sent_at end,
            finished_at = case when mine.state in ('done', 'failed') then clock_timestamp() end
       from mine
      where delivery.id = mine.id

@@ -20,6 +20,7 @@ from consumers.events import (
     ArtifactUploaded,
     ClaimMade,
     CompletionUnwritten,
+    ConfirmFailed,
     ConsumerStarted,
     ConsumerStats,
     ConsumerStopped,
@@ -51,7 +52,10 @@ from consumers.events import (
     StoreBack,
     Stored,
     Throttled,
+    TicketsAsked,
+    TicketSettled,
     UpkeepFailed,
+    Verdict,
     WakeUpLost,
 )
 from consumers.line_table import LINES as TABLE
@@ -475,6 +479,72 @@ LINES: list[tuple[object, dict[str, Any]]] = [
         },
     ),
     (
+        TicketsAsked("billing", "push.due", 3, {"confirmed": 2, "open": 1}, 0.12345),
+        {
+            "level": "debug",
+            "event": "tickets_asked",
+            "consumer": "billing",
+            "event_type": "push.due",
+            "tickets": 3,
+            "verdicts": {"confirmed": 2, "open": 1},
+            "seconds": 0.123,
+            "faults": 0,
+        },
+    ),
+    (
+        TicketSettled("billing", 7, EVENT_ID, "push.due", "phone 7", 2, Verdict.RETRIED, "OFF", "it is off", 5.0),
+        {
+            "level": "warning",
+            "event": "send_failed",
+            "consumer": "billing",
+            "delivery_id": 7,
+            "event_id": EVENT_ID,
+            "event_type": "push.due",
+            "outcome": "retried",
+            "attempt": 2,
+            "code": "OFF",
+            "error": "it is off",
+            "again_in_seconds": 5.0,
+            "consequence": "it is sent again after the delay",
+            "remedy": "none is needed where it passes; else see what the provider says of it",
+        },
+    ),
+    (
+        TicketSettled("billing", 7, EVENT_ID, "push.due", "phone 7", 2, Verdict.UNKNOWN, "UNKNOWN", "no verdict came"),
+        {
+            "level": "error",
+            "event": "send_failed",
+            "consumer": "billing",
+            "delivery_id": 7,
+            "event_id": EVENT_ID,
+            "event_type": "push.due",
+            "outcome": "unknown",
+            "attempt": 2,
+            "code": "UNKNOWN",
+            "error": "no verdict came",
+            "again_in_seconds": None,
+            "consequence": "it has failed in the inbox, and is not sent again by itself",
+            "remedy": "look it up at the provider by the delivery's ticket; whether it is sent again is for you to say",
+        },
+    ),
+    (
+        ConfirmFailed("billing", "push.due", 3, OSError("gone"), 30.0),
+        {
+            "level": "error",
+            "event": "confirm_failed",
+            "consumer": "billing",
+            "event_type": "push.due",
+            "tickets": 3,
+            "code": "OSError",
+            "error": "OSError: gone",
+            "raised_at": [],
+            "again_in_seconds": 30.0,
+            "consequence": "nobody knows what became of these sends; they are asked about again until they are "
+            "unknown, and not sent again",
+            "remedy": "see what the function raised or answered, and whether the provider can be reached",
+        },
+    ),
+    (
         Throttled("billing", "order.paid", 30.0),
         {
             "level": "info",
@@ -887,6 +957,29 @@ def test_acknowledgements_that_fail_are_summed_up_until_a_minute_without() -> No
     assert log.names() == ["settle_failed", "settle_failing", "settle_failed"]
 
 
+def test_a_confirming_function_recovers_for_its_type_when_it_answers_without_a_fault() -> None:
+    """An answer that was wrong in part is none."""
+    log = Log()
+    log.tell(ConfirmFailed("billing", "push.due", 1, OSError("gone"), 30.0))
+    log.tell(TicketsAsked("billing", "push.due", 3, {"confirmed": 2, "open": 1}, 0.1, faults=1))
+    log.tell(TicketsAsked("billing", "mail.due", 3, {"confirmed": 3}, 0.1))
+    assert log.names() == ["confirm_failed"]
+    log.tell(TicketsAsked("billing", "push.due", 3, {"confirmed": 3}, 0.1))
+    assert log.names() == ["confirm_failed", "confirm_recovered"]
+    assert log.lines()[-1]["event_type"] == "push.due"
+
+
+@pytest.mark.parametrize("verdict", [each for each in Verdict if each not in (Verdict.OPEN, Verdict.LOST)])
+def test_every_verdict_has_a_line(verdict: Verdict) -> None:
+    """What failed always, what arrived where lines of events are asked for; the recipient is in none."""
+    quiet, talkative = Log(), Log(events=True)
+    for log in (quiet, talkative):
+        log.tell(TicketSettled("billing", 7, EVENT_ID, "push.due", "phone 7", 1, verdict, "CODE", "why"))
+    assert quiet.names() == ([] if verdict is Verdict.CONFIRMED else ["send_failed"])
+    assert talkative.names() == ["send_confirmed" if verdict is Verdict.CONFIRMED else "send_failed"]
+    assert "phone" not in json.dumps(talkative.lines())
+
+
 def _fails_on_throttles(line: dict[str, Any]) -> dict[str, Any]:
     if line["event"] == "throttled":
         raise ValueError
@@ -897,7 +990,7 @@ def test_every_line_has_the_documented_fields() -> None:
     """Those of one table, which the documentation shows; neither more nor less, whatever happened."""
     log = Log("debug", started=False, events=True, redact=_fails_on_throttles)
     log.tell(STARTED)
-    failures = StoreAway | SourceAway | SettleFailed | DeadLetterFailed | HeartbeatFailed | InboxAway
+    failures = StoreAway | SourceAway | SettleFailed | DeadLetterFailed | HeartbeatFailed | InboxAway | ConfirmFailed
     again = [event for event, _ in LINES if isinstance(event, failures)]
     for event, _ in LINES:
         log.tell(event)
@@ -911,6 +1004,8 @@ def test_every_line_has_the_documented_fields() -> None:
     log.tell(SourceBack("billing", "orders", 60.0))
     log.tell(InboxBack("billing", "claim", 60.0))
     log.tell(Heartbeat("billing", 3))
+    log.tell(TicketsAsked("billing", "push.due", 1, {"confirmed": 1}, 0.1))
+    log.tell(TicketSettled("billing", 7, EVENT_ID, "push.due", "phone 7", 1, Verdict.CONFIRMED))
 
     documented = {line.name: line for line in TABLE}
     for line in log.lines():

@@ -15,6 +15,7 @@ from consumers.events import (
     ArtifactUploaded,
     ClaimMade,
     CompletionUnwritten,
+    ConfirmFailed,
     ConsumerStarted,
     ConsumerStats,
     ConsumerStopped,
@@ -45,6 +46,7 @@ from consumers.events import (
     StoreBack,
     Stored,
     Throttled,
+    TicketsAsked,
     UpkeepFailed,
 )
 from consumers.metrics import DEFINITIONS, MOST_VALUES, Metrics
@@ -110,6 +112,8 @@ ALL: list[object] = [
     RevisionRequeued("billing", "order.*", 2, 5, 0.5),
     InboxCleaned("billing", 6, 0.5),
     UpkeepFailed("billing", "inbox_cleaning", REFUSED),
+    TicketsAsked("billing", "push.due", 4, {"confirmed": 3, "open": 1}, 0.1),
+    ConfirmFailed("billing", "push.due", 4, REFUSED, 30.0),
 ]
 
 
@@ -267,6 +271,18 @@ def test_the_queue_is_shown_while_it_is_known(metrics: Metrics) -> None:
     assert {name for name in values(metrics) if name.startswith("queue_")} == {
         f"queue_{name}{{shipping}}" for name in ("due", "oldest_due_seconds", "processing", "sent", "failed")
     }
+
+
+def test_verdicts_on_sends_are_counted_by_type(metrics: Metrics) -> None:
+    """And failures to ask, by their code."""
+    metrics(TicketsAsked("billing", "push.due", 4, {"confirmed": 3, "open": 1}, 0.1))
+    metrics(TicketsAsked("billing", "push.due", 1, {"confirmed": 1}, 0.1))
+    metrics(ConfirmFailed("billing", "push.due", 4, OSError("gone"), 30.0))
+
+    found = values(metrics)
+    assert found["confirmations_total{push.due}{confirmed}"] == 4
+    assert found["confirmations_total{push.due}{open}"] == 1
+    assert found["confirm_failures_total{OSError}"] == 1
 
 
 def test_what_is_held_is_as_of_the_last_look(metrics: Metrics) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumers.errors import ConfigurationError, ConsumerError
-from consumers.retry import Cron, Exponential, Fixed, Linear, RetryPolicy, Series
+from consumers.retry import MINUTES_TO_AN_HOUR, Cron, Exponential, Fixed, Linear, RetryPolicy, Series
 
 NOW = datetime(2026, 11, 19, 12, 0, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -78,6 +78,7 @@ class TestTheDelaysOfEachPolicy:
         """The last one again and again."""
         minutes = [delay / 60 for delay in seconds(Series(max_attempts=-1), 10)]
         assert minutes == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
+        assert Series(MINUTES_TO_AN_HOUR) == Series()
 
     def test_series_goes_as_it_is_told(self) -> None:
         """Its delays need not grow, and may be written in several ways."""
