@@ -7,7 +7,7 @@ ConsumerError
 ├── UsageError          a handler uses its context in a way that cannot work
 └── UnknownDeliveryError  what is waited for is not in the inbox; a LookupError as well
 
-OutdatedError, which `ctx.guard` raises, stands apart: it is no failure, and no `except Exception` of a handler's
+Apart from them stands what `ctx.guard` raises, OutdatedError: it is no failure, and no `except Exception` of a handler's
 shall keep it from becoming a Skip.
 """
 

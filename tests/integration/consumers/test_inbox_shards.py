@@ -54,7 +54,7 @@ async def ended(database: str, deliveries: Deliveries, many: int) -> None:
 
     async def are_done() -> bool:
         await deliveries.advance(0.5)
-        return sum(each["state"] == "done" for each in rows(database)) == many
+        return [each["state"] for each in rows(database)].count("done") == many
 
     await until_async(are_done, f"{many} deliveries are done")
 
