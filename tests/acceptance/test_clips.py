@@ -38,8 +38,13 @@ select delivery_id from inbox_history join inbox_deliveries as delivery on deliv
 """
 # What may be said of a clip that is whole, until somebody finds that it is.
 ONCE_MORE = ("stage_ended", "requeued:stale", "processing")
-OPEN = "select from inbox_deliveries where state <> 'done'"
-STORIES = "select delivery_id, string_agg(what, ' ' order by id) from inbox_history group by delivery_id"
+OPEN = "select from inbox_deliveries where state in ('pending', 'processing')"
+FAILED = "select attributes ->> 'aggregate_id', error_code from inbox_deliveries where state = 'failed'"
+STORIES = """
+select delivery_id, string_agg(what, ' ' order by history.id)
+  from inbox_history as history join inbox_deliveries as delivery on delivery.id = delivery_id
+ where state = 'done' group by delivery_id
+"""
 Database = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -84,10 +89,12 @@ def test_every_clip_is_whole_whoever_is_killed(bare_database: str, tmp_path: Pat
         def sees(condition: Callable[[], bool], what: str) -> None:
             until(lambda: _all_whole(store, wanted) and condition(), f"{what}: {one.said}{other.said}")
 
+        _requested(bare_database, tmp_path, {"nothing": 0})
         wanted = _requested(bare_database, tmp_path, {"a": 8, "b": 8, "c": 20})
         sees(lambda: _encoder_died(database, one, other), "an encoder dies")
         wanted |= _requested(bare_database, tmp_path, {"d": 20})
-        sees(lambda: _dies_half_way(database, one, other), "a worker dies while it encodes")
+        left_over: list[psutil.Process] = []
+        sees(lambda: _dies_half_way(database, left_over, one, other), "a worker dies while it encodes")
         with psycopg.connect(bare_database) as blocking:
             blocking.execute("lock table clips in share mode")
             wanted |= _requested(bare_database, tmp_path, {"e": 4})
@@ -101,6 +108,8 @@ def test_every_clip_is_whole_whoever_is_killed(bare_database: str, tmp_path: Pat
         assert dict(database.execute("select clip, sha256 from clips").fetchall()) == hashes
         assert {clip: hashlib.sha256((store / f"{clip}.mp4").read_bytes()).hexdigest() for clip in wanted} == hashes
         until(lambda: len(database.execute(OPEN).fetchall()) == 0, "all deliveries are over")
+        assert database.execute(FAILED).fetchall() == [("nothing", "NO_FILM")]
+        until(lambda: not any(map(_lives, left_over)), "encoders end when nobody reads what they say")
         stories: dict[int, str] = dict(database.execute(STORIES).fetchall())
         assert [story for story in stories.values() if not STORY.fullmatch(story)] == []
         assert any("requeued:stale" in story for story in stories.values())
@@ -148,11 +157,16 @@ def _encoder_died(database: Database, *workers: Mortal) -> bool:
     return False
 
 
-def _dies_half_way(database: Database, *workers: Mortal) -> bool:
-    """Whether somebody was in the middle of an encode, and was killed."""
+def _dies_half_way(database: Database, left_over: list[psutil.Process], *workers: Mortal) -> bool:
+    """Whether somebody was in the middle of an encode, and was killed; its encoders are left over."""
     for (owner,) in database.execute(HALF_WAY).fetchall():
         for worker in workers:
             if f":{worker.pid}:" in owner:
+                left_over += psutil.Process(worker.pid).children()
                 worker.die()
                 return True
     return False
+
+
+def _lives(process: psutil.Process) -> bool:
+    return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
