@@ -17,13 +17,18 @@ PATIENCE_SECONDS = 60.0
 
 def prepared(database_url: str, example: str, **settings: str) -> dict[str, str]:
     """The outbox, the inbox and the example's own tables in one database; the environment of all programs."""
-    environment = {**os.environ, "DATABASE_URL": database_url, "CONSUMERS_LOG_LEVEL": "error", **settings}
     for program in ("relay", "consumers"):
         command = [sys.executable, "-m", program, "migrate"]
+        environment = {**os.environ, "DATABASE_URL": database_url}
         subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    return equipped(database_url, example, **settings)
+
+
+def equipped(database_url: str, example: str, **settings: str) -> dict[str, str]:
+    """The same, where the outbox and the inbox are there."""
     with psycopg.connect(database_url) as database:
         database.execute(Path(__file__).with_name(example).joinpath("tables.sql").read_bytes())
-    return environment
+    return {**os.environ, "DATABASE_URL": database_url, "CONSUMERS_LOG_LEVEL": "error", **settings}
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from examples.clips.request import request
 from examples.programs import prepared, running, waited
 from relay.dev.stack import Part, Stack
 
-CLIPS = 4
+CLIPS = 3
 FRAMES = 20
 CONSUMER = ("consumers", "run", "examples.clips.cutting:clips")
 # Short leases, so that nobody waits for long: what a killed process had is taken over when they end.

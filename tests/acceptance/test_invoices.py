@@ -14,7 +14,7 @@ import psycopg
 
 from examples.invoices.__main__ import CONSUMER, PROVIDER, SERVICE, SETTINGS, order
 from examples.invoices.invoicing import drawn
-from examples.programs import prepared, served
+from examples.programs import equipped, served
 from tests.support.commands import ROOT
 from tests.support.mortal import Mortal
 from tests.support.waiting import until
@@ -56,14 +56,14 @@ def test_every_order_has_its_invoice_and_its_email() -> None:
     assert "20 emails were sent" in done.stdout
 
 
-def test_one_invoice_and_one_email_an_order_whoever_is_killed(bare_database: str, tmp_path: Path) -> None:
+def test_one_invoice_and_one_email_an_order_whoever_is_killed(inbox_database: str, tmp_path: Path) -> None:
     """Consumers die while they render, in the middle of their transactions and while they mail; clients wait on."""
-    environment = prepared(bare_database, "invoices", **SHORT)
+    environment = equipped(inbox_database, "invoices", **SHORT)
     with (
         served(environment, PROVIDER) as mail,
         served(environment, SERVICE) as url,
         httpx.Client(base_url=url, timeout=60) as customer,
-        psycopg.connect(bare_database, autocommit=True) as database,
+        psycopg.connect(inbox_database, autocommit=True) as database,
         ThreadPoolExecutor(ORDERS) as customers,
     ):
         consumer = {**environment, "MAIL_PROVIDER_URL": mail}
@@ -76,8 +76,8 @@ def test_one_invoice_and_one_email_an_order_whoever_is_killed(bare_database: str
             for rendered, victim in zip(DEATHS, cycle((one, other)), strict=False):
                 until(partial(_rendered, database, rendered), f"{rendered} invoices: {one.said}{other.said}")
                 victim.die()
-            with psycopg.connect(bare_database) as deliveries:
-                with psycopg.connect(bare_database) as invoices:
+            with psycopg.connect(inbox_database) as deliveries:
+                with psycopg.connect(inbox_database) as invoices:
                     invoices.execute("lock table invoices in share mode")
                     numbers += [order(customer, f"{number} Main Street") for number in range(EARLY + 1, ORDERS + 1)]
                     waiting += [customers.submit(_invoice, customer, number) for number in numbers[EARLY:]]
