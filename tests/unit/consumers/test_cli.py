@@ -3,7 +3,8 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import psycopg
 import pytest
 
 import consumers.cli
+import consumers.cli.run
 from consumers.cli.main import COMMANDS, _parser
 from consumers.errors import ConfigurationError
 from consumers.settings import Settings
 from idempotency import StoreUnavailableError
 from relay import errors as relay_errors
+from relay.kernel.shutdown import Shutdown
 
 SECRET = "hunter2"  # noqa: S105 -- made up, to be looked for in what is printed
 
@@ -143,3 +146,26 @@ def test_a_run_without_settings_says_which_are_missing(capsys: pytest.CaptureFix
             "(consumer 'billing' has dedup='claim')"
         ),
     ]
+
+
+def test_a_run_ends_thirty_seconds_after_it_was_asked_to_whatever_holds_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Handlers have 25 of them; what is left is for what follows, and then the process exits."""
+    resorts: list[float] = []
+    settings = {"PUBSUB_PROJECT_ID": "acme", "REDIS_URL": "redis://127.0.0.1:1"}
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    Path("the_shop.py").write_text("from consumers import Consumer\nconsumer = Consumer('billing')\n")
+
+    @contextmanager
+    def listening(_: Shutdown, last_resort: float) -> Iterator[None]:
+        resorts.append(last_resort)
+        yield
+
+    async def run_all(*_: object) -> tuple[str, ...]:
+        return ("billing.book of an event",)
+
+    monkeypatch.setattr(Shutdown, "listening", listening)
+    monkeypatch.setattr(consumers.cli.run, "run_all", run_all)
+
+    assert consumers.cli.main(["run", "the_shop:consumer"]) == 1
+    assert resorts == [29.5]

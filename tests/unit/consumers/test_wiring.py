@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,13 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from consumers import ConfigurationError, Consumer, wiring
+from consumers import ConfigurationError, Consumer, Exponential, Fixed, wiring
 from consumers.backstage import Backstage
 from consumers.dedup.claim import ClaimDedup
 from consumers.dedup.mark import MarkDedup
 from consumers.dedup.none import NoDedup
 from consumers.events import ConsumerStarted, DeliverySettled
+from consumers.handlers import Defaults
 from consumers.metrics import Metrics
 from consumers.scratch import default_root
 from consumers.settings import Settings, load
@@ -187,6 +189,49 @@ async def test_scratch_directories_are_where_the_settings_say(given: str, root: 
     await backstage.close()
 
     assert [(outside.scratch_root, outside.sweeps) for outside in found] == [(root, True)] * 2
+
+
+@pytest.mark.parametrize(
+    ("given", "standard"),
+    [
+        ({}, Defaults(concurrency=10, timeout=timedelta(seconds=45), retry=Exponential(max_attempts=3))),
+        (
+            {
+                "inbox_lease_ms": "2m",
+                "inbox_concurrency": "3",
+                "inbox_retry_base_ms": "1s",
+                "inbox_retry_max_ms": "9s",
+                "inbox_retry_jitter_ms": "2s",
+                "inbox_max_attempts": "-1",
+            },
+            Defaults(
+                concurrency=3,
+                timeout=timedelta(seconds=90),
+                retry=Exponential("1s", most="9s", jitter="2s", max_attempts=-1),
+            ),
+        ),
+    ],
+)
+async def test_what_handlers_of_an_inbox_do_not_say_is_in_the_settings(
+    given: dict[str, str], standard: Defaults
+) -> None:
+    """They have three quarters of a lease; what a handler says itself stays."""
+    backstage = Backstage(load(**COMPLETE | given | {"database_url": "postgres://127.0.0.1:1/a"}), outlived=False)
+    consumer = Consumer("a", dedup="inbox")
+    consumer.on("order.paid")(print)
+    consumer.on("order.sent", concurrency=2, timeout=None, retry=Fixed("1s"))(print)
+    outside = backstage.of(consumer, lambda _: None)
+    await backstage.close()
+
+    assert outside.defaults == standard
+    silent, talking = consumer.handlers.under(standard).all()
+    assert (silent.concurrency, silent.timeout, silent.retry) == (
+        standard.concurrency,
+        standard.timeout,
+        standard.retry,
+    )
+    assert (talking.concurrency, talking.timeout, talking.retry) == (2, None, Fixed("1s"))
+    assert consumer.concurrency_under(standard) == standard.concurrency
 
 
 async def test_without_redis_there_are_no_locks() -> None:

@@ -1,0 +1,145 @@
+"""The end of a process that has deliveries of an inbox: what runs, what waits, and in which order things end."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+
+from consumers import Consumer, Received
+from consumers.events import ConsumerStopped, Fate
+from consumers.testing import Deliveries, in_memory
+from tests.support.inbox import history, leases, row, rows
+from tests.support.waiting import until_async
+
+
+@asynccontextmanager
+async def running(database: str, handler: Any, **options: Any) -> AsyncIterator[Deliveries]:
+    """A consumer of orders with an inbox, whose handlers may take for ever."""
+    consumer = Consumer("billing", dedup="inbox", timeout=None, **options)
+    consumer.on("order.*")(handler)
+    async with in_memory(consumer, database=database) as deliveries:
+        yield deliveries
+
+
+async def comes_about(condition: Callable[[], bool], what: str) -> None:
+    """Wait for it; the clock stands still."""
+
+    async def asked() -> bool:
+        return condition()
+
+    await until_async(asked, what)
+
+
+async def happens(deliveries: Deliveries, condition: Callable[[], bool], what: str) -> None:
+    """Have time go by until it is so."""
+
+    async def asked() -> bool:
+        await deliveries.advance(0.5)
+        return condition()
+
+    await until_async(asked, what)
+
+
+async def test_a_handler_that_is_late_is_cancelled_and_its_delivery_free_at_once(inbox_database: str) -> None:
+    """Its history says why, its attempt is given back, and the next process has it without waiting for a lease."""
+    entered: list[float] = []
+
+    async def handler(event: Received[Any]) -> None:
+        entered.append(deliveries.clock.monotonic())
+        if len(entered) == 1:
+            await asyncio.Event().wait()
+
+    async with running(inbox_database, handler) as deliveries:
+        event = deliveries.publish("order.paid")
+        await comes_about(lambda: len(entered) == 1, "it is handled")
+        assert await deliveries.stop() == ()
+        stopped = deliveries.clock.monotonic()
+        found = row(inbox_database, event)
+        assert (found["state"], found["attempt_count"], leases(inbox_database)) == ("pending", 0, [])
+        assert history(inbox_database, event) == ["created", "processing", "aborted:shutdown"]
+        await deliveries.restart()
+        settled = await deliveries.wait_for(event)
+        assert settled.fate is Fate.RELEASED
+        again = await deliveries.wait_for(event)
+
+    assert stopped - entered[0] >= 25
+    assert (again.fate, again.attempt, entered[1] - stopped) == (Fate.DONE, 1, 0)
+    assert history(inbox_database, event)[3:] == ["processing", "done"]
+
+
+async def test_a_threads_lease_is_left_to_end(inbox_database: str) -> None:
+    """Nobody can stop it: until then nobody else may have the delivery, whose attempt is given back."""
+    inside, release = threading.Event(), threading.Event()
+    calls = 0
+
+    def handler(event: Received[Any]) -> None:
+        nonlocal calls
+        calls += 1
+        inside.set()
+        if calls == 1:
+            release.wait(30)
+
+    try:
+        async with running(inbox_database, handler) as deliveries:
+            event = deliveries.publish("order.paid")
+            await comes_about(inside.is_set, "it is handled")
+            (abandoned,) = await deliveries.stop()
+            found, (lease,) = row(inbox_database, event), leases(inbox_database)
+            await deliveries.restart()
+            other = deliveries.publish("order.paid")
+            assert (await deliveries.wait_for(other)).fate is Fate.DONE
+            before = calls
+            await deliveries.advance(30)
+            await happens(deliveries, lambda: Fate.DONE in deliveries.fates(event), "its lease has ended")
+    finally:
+        release.set()
+
+    assert str(event) in abandoned
+    assert (found["state"], lease["token"], before) == ("processing", found["token"], 2)
+    assert row(inbox_database, event)["attempt_count"] == 1
+    assert history(inbox_database, event) == ["created", "processing", "requeued:stale", "processing", "done"]
+
+
+async def test_the_database_is_let_go_of_last(inbox_database: str) -> None:
+    """Nothing new, what runs ends and is written, the consumer's own resources are closed, then the connections."""
+    order: list[str] = []
+    inside, release = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        yield
+        order.append(f"closed with {_sessions(inbox_database)} sessions")
+
+    async def handler(event: Received[Any]) -> None:
+        inside.set()
+        await release.wait()
+        order.append("handled")
+
+    async with running(inbox_database, handler, concurrency=1, lifespan=lifespan) as deliveries:
+        first = deliveries.publish("order.paid")
+        await comes_about(inside.is_set, "it is handled")
+        waiting = deliveries.publish("order.paid")
+        await comes_about(lambda: len(rows(inbox_database)) == 2, "the second one is stored")
+        runtime = deliveries.process.runtime
+        stopping = asyncio.create_task(deliveries.stop())
+        await comes_about(lambda: not runtime.receiving, "it receives no more")
+        release.set()
+        assert await stopping == ()
+        (stopped,) = [each for each in deliveries.events if isinstance(each, ConsumerStopped)]
+
+    assert order[0] == "handled"
+    assert order[1] != "closed with 0 sessions"
+    assert (_sessions(inbox_database), stopped.abandoned) == (0, ())
+    assert (row(inbox_database, first)["state"], row(inbox_database, waiting)["state"]) == ("done", "pending")
+    assert history(inbox_database, waiting) == ["created"]
+
+
+def _sessions(database: str) -> int:
+    with psycopg.connect(database) as connection:
+        ((found,),) = connection.execute(
+            "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+        ).fetchall()
+    return int(found)
