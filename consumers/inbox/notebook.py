@@ -67,8 +67,8 @@ def _columns(entries: Sequence[Entry]) -> dict[str, object]:
         "ids": numbers(each.owned.id for each in entries),
         "tokens": texts([each.owned.token for each in entries]),
         "whats": texts([each.note.what for each in entries]),
-        "details": texts([json.dumps(each.note.detail).replace("\\u0000", "") for each in entries]),
+        "details": texts([json.dumps(each.note.detail) for each in entries]),
         "staged": texts(["f" if each.stage is None else "t" for each in entries]),
-        "stages": texts([(each.stage or "").replace("\0", "") for each in entries]),
+        "stages": texts([each.stage or "" for each in entries]),
         "progresses": f"{{{','.join(['null' if each is None else str(each) for each in progresses])}}}",
     }

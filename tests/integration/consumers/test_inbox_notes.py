@@ -58,6 +58,22 @@ async def test_stages_and_progress_are_in_the_history_in_their_order(inbox_datab
     assert (found["stage"], found["progress"]) == (None, 100.0)
 
 
+async def test_a_name_may_look_like_an_escape(inbox_database: str) -> None:
+    """It is kept as it is written: what only looks like a NUL is none."""
+    consumer = Consumer("clips", dedup="inbox")
+
+    @consumer.on("clip.cut")
+    async def cut(event: Received[Any], ctx: Context) -> None:
+        async with ctx.stage(r"a\u0000"):
+            pass
+
+    async with in_memory(consumer, database=inbox_database) as deliveries:
+        event = deliveries.publish("clip.cut")
+        assert (await deliveries.wait_for(event)).fate is Fate.DONE
+
+    assert [detail["stage"] for what, detail in entries(inbox_database) if what == "stage"] == [r"a\u0000"]
+
+
 async def test_a_failure_says_at_which_stage(inbox_database: str) -> None:
     """For whoever reads the row, and its history."""
     consumer = Consumer("clips", dedup="inbox")
