@@ -112,8 +112,9 @@ class Context:
     def defer(self, until: Duration | datetime) -> Defer:
         """Not now: have the event again later: after seconds, a timedelta or "30s", or at a moment with its zone.
 
-        No failure, and no attempt; bounded by how long the subscription keeps the message. It holds as soon as the
-        handler returns, whether with this answer or with none; where the handler raises, what it raised counts.
+        No failure, and no attempt; bounded by how long the subscription keeps the message, with an inbox by 30 days
+        and INBOX_MAX_DEFERS. It holds as soon as the handler returns, whether with this answer or with none; where
+        the handler raises, what it raised counts.
         """
         self._deferred = Defer(self._delay(until))
         return self._deferred
@@ -126,7 +127,8 @@ class Context:
     def throttle_all(self, pause: Duration) -> None:
         """Begin no further event of this type for a while, in this process; this delivery goes on as it is.
 
-        Holds although the handler then raises. Other processes, and events that run already, are not reached.
+        Holds although the handler then raises. Other processes, and events that run already, are not reached; what
+        an inbox has handed over and has not begun goes back to it.
         """
         try:
             seconds = duration.read(pause).total_seconds()
@@ -218,7 +220,7 @@ class Context:
         if self._around.locks is None:
             raise UsageError(
                 f"ctx.lock({name!r}) needs a store, and consumer {self.consumer!r} has none: dedup='none' without a "
-                "store; set REDIS_URL, or choose dedup='claim'"
+                "store; set REDIS_URL, or choose dedup='claim' or dedup='inbox'"
             )
         try:
             waiting = duration.read(wait)

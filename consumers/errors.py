@@ -6,14 +6,11 @@ ConsumerError
 ├── FatalError          from a handler: never. Dead-lettered at once
 ├── UsageError          a handler uses its context in a way that cannot work
 └── UnknownDeliveryError  what is waited for is not in the inbox; a LookupError as well
-
-Apart from them stands what `ctx.guard` raises, OutdatedError: it is no failure, and no `except Exception` of a handler's
-shall keep it from becoming a Skip.
 """
 
 from datetime import timedelta
 from enum import Enum
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from consumers.duration import LONGEST, Duration, read
 
@@ -65,23 +62,3 @@ class UsageError(ConsumerError):
 
 class UnknownDeliveryError(ConsumerError, LookupError):
     """What is waited for is not in the inbox: not committed, or removed since."""
-
-
-class OutdatedError(BaseException):
-    """What the event tells of is no longer so: let it pass, and the event is skipped."""
-
-    def __init__(self, code: Literal["gone", "condition", "changed"], what: str) -> None:
-        self.code = code
-        super().__init__(f"{code}: {what}")
-
-
-def outdated(error: BaseException) -> str | None:
-    """The reason where the error says that the event is outdated, and nothing besides; None for all others."""
-    match error:
-        case OutdatedError():
-            return str(error)
-        case BaseExceptionGroup(exceptions=errors):
-            reasons = [outdated(each) for each in errors]
-            return None if None in reasons else reasons[0]
-        case _:
-            return None

@@ -8,12 +8,13 @@ from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter
 
-from consumers.errors import OutdatedError, UsageError
+from consumers.errors import UsageError
+from consumers.outdated import OutdatedError
 from relay.adapters.adapter import AsyncAdapter, Call, SyncAdapter
 from relay.adapters.find import adapter_of, refused, remedy_of
 
 Lock = Literal["share", "update"]
-Still = Callable[[Mapping[str, Any]], object]
+Still = Callable[[dict[str, Any]], object]
 
 _TAKES: Final = "ctx.guard takes a connection or session of psycopg, psycopg2, asyncpg, SQLAlchemy or Django"
 _UNKEPT: Final = "what is found would hold for this statement alone, and no lock would outlast it"

@@ -13,11 +13,12 @@ from consumers.clock import Clock
 from consumers.context import Context, Surroundings
 from consumers.decode import decode
 from consumers.dedup.protocol import Begun
-from consumers.errors import TransientError, UsageError, outdated
+from consumers.errors import TransientError, UsageError
 from consumers.events import HandlerOverdue
 from consumers.handlers import Handler, Handlers, Meant, TooNew, TooOld, Unhandled, Upcaster
 from consumers.job import Cancelled, Job
 from consumers.outcome import OUTCOMES, Dead, Done, Invalid, Outcome, Retry, Skip
+from consumers.outdated import outdated
 from consumers.received import Received
 from consumers.threads import Threads
 from consumers.workbench import Workbench

@@ -42,7 +42,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Defer:
-    """Not now. Costs no attempt; bounded by how long the subscription keeps the message."""
+    """Not now. Costs no attempt; bounded by how long the subscription keeps the message, or INBOX_MAX_DEFERS."""
 
     delay: Duration
     """A timedelta, seconds, or a text such as "30s"."""

@@ -8,6 +8,12 @@ from relay.errors import ConfigurationError
 from relay.kernel.wording import kind_of
 
 _PASSES = "none is needed where it passes; else"
+_OF_DEAD: Final = {
+    "EXPIRES": "have the subscription keep messages for longer, or give up earlier by the retry policy",
+    "DEFERRED_TOO_OFTEN": "see what the handler waits for, or raise INBOX_MAX_DEFERS",
+    "NO_UPCASTER": "register an upcaster from that version",
+    "UNKNOWN_EVENT_TYPE": "deploy a handler for this type, or discard what nobody is for any more",
+}
 # Parts of what a server of Postgres says that lets nobody in.
 _OF_LOGINS: Final = ("authentication failed", "no password supplied", "no pg_hba.conf entry")
 
@@ -21,14 +27,8 @@ def of_delivery(fate: Fate, code: str, consumer: str, *, inbox: bool = False) ->
             return f"{_PASSES} raise the handler's timeout, or see what it waits for"
         case Fate.RETRIED, _:
             return f"{_PASSES} see what the handler raised, and where"
-        case Fate.DEAD, "EXPIRES":
-            return "have the subscription keep messages for longer, or give up earlier by the retry policy; " + _replay(
-                inbox=inbox
-            )
-        case Fate.DEAD, "NO_UPCASTER":
-            return "register an upcaster from that version; " + _replay(inbox=inbox)
         case Fate.DEAD, _:
-            return "mend what the error says; " + _replay(inbox=inbox)
+            return f"{_OF_DEAD.get(code, 'mend what the error says')}; {_replay(inbox=inbox)}"
         case Fate.INVALID, _:
             return "correct the producer, or the model that the handler takes; " + _replay(inbox=inbox)
         case Fate.UNDECODABLE, _:

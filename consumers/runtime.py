@@ -315,7 +315,7 @@ class Runtime:
         self._outside.observe(Throttled(self._consumer.name, event_type, seconds))
 
     def _give_back(self, job: Job, rest: float) -> None:
-        self._released += 1
+        self._released += self._stopping
         self._outside.source.give_back(job.delivery, rest)
 
     async def _ask(self) -> None:

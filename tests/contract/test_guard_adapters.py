@@ -7,8 +7,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from consumers.errors import OutdatedError, UsageError
+from consumers.errors import UsageError
 from consumers.guard import Lock, SourceRow, guard
+from consumers.outdated import OutdatedError
 from relay.dev.stack import Stack
 from relay.errors import AutocommitError
 from relay.testing.databases import fresh_database

@@ -196,6 +196,22 @@ async def test_an_event_that_watches_nothing_says_so(stocked: str, data: Any) ->
     assert settled.reason == "changed: qty of the row of stock"
 
 
+@pytest.mark.parametrize("dedup", ["claim", "none"])
+async def test_it_needs_no_inbox(stocked: str, dedup: Any) -> None:
+    """A connection of the handler's own will do, in whatever mode."""
+
+    async def handler(event: Received[Any], ctx: Context) -> None:
+        async with await psycopg.AsyncConnection.connect(stocked) as connection:
+            await ctx.guard(connection, "stock", {"sku": "a"})
+
+    consumer = Consumer("purchasing", subscription="stock", dedup=dedup)
+    consumer.on("stock.low")(handler)
+    async with in_memory(consumer) as deliveries:
+        assert (await deliveries.wait_for(deliveries.publish("stock.low", WATCHED))).fate is Fate.DONE
+        settled = await deliveries.wait_for(deliveries.publish("stock.low", {"watched": {"qty": 2}}))
+    assert (settled.fate, settled.reason) == (Fate.SKIPPED, "changed: qty of the row of stock")
+
+
 async def test_a_row_that_is_changed_while_it_is_waited_for_is_read_as_it_is_then(stocked: str) -> None:
     """A lock waits for whoever changes the row, and sees what that one has committed."""
     entered = asyncio.Event()

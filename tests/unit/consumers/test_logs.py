@@ -782,6 +782,8 @@ def test_a_failure_without_a_code_has_one_all_the_same() -> None:
         (Fate.RETRIED, "NEWER_VERSION", "deploy a handler of this version"),
         (Fate.RETRIED, "TIMEOUT", "timeout"),
         (Fate.DEAD, "EXPIRES", "have the subscription keep messages for longer"),
+        (Fate.DEAD, "DEFERRED_TOO_OFTEN", "see what the handler waits for, or raise INBOX_MAX_DEFERS"),
+        (Fate.DEAD, "UNKNOWN_EVENT_TYPE", "deploy a handler for this type"),
         (Fate.DEAD, "NO_UPCASTER", "upcaster"),
         (Fate.INVALID, "INVALID_DATA", "correct the producer, or the model"),
         (Fate.UNDECODABLE, "NOT_JSON", "who publishes to the topic"),

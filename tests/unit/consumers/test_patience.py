@@ -105,3 +105,16 @@ async def test_what_is_given_back_and_comes_again_does_not_begin_anew() -> None:
 
 def test_a_pause_has_up_to_a_tenth_more() -> None:
     assert [patience(None, jitter=part).jittered(10) for part in (0.0, 1.0)] == [10, 11]
+
+
+def test_a_deferral_too_many_is_the_end_and_none_is_where_there_is_no_bound() -> None:
+    bounded = Patience(None, FakeClock(NOON), most_deferrals=2)
+    assert [bounded.deferred(job(), count, 5) for count in (0, 1)] == [5, 5]
+    dead = bounded.deferred(job(), 2, 5)
+    assert isinstance(dead, Dead)
+    assert (dead.code, dead.reason) == ("DEFERRED_TOO_OFTEN", "deferred 2 times, and to be deferred once more")
+    assert Patience(None, FakeClock(NOON)).deferred(job(), 10**6, 5) == 5
+
+
+def test_nothing_is_deferred_for_more_than_thirty_days() -> None:
+    assert patience(None).deferred(job(), 0, 10**9) == (30 * DAY).total_seconds()
