@@ -50,6 +50,8 @@ class Round:
     claimed: int = 0
     fruitful: bool = True
     due_in: float = math.inf
+    disturbed: bool = False
+    """Whether something with a key has come or ended since it began: what it has read may be so no longer."""
 
 
 class Claiming:
@@ -86,7 +88,7 @@ class Claiming:
         """Something was stored."""
         for arrival in arrivals:
             if arrival.ordering_key:
-                self._keyed = True
+                self._keyed = self._round.disturbed = True
             else:
                 self._types[arrival.event_type] = self._clock.monotonic()
         self._news.set()
@@ -94,7 +96,7 @@ class Claiming:
     def ended(self, ordering_key: str, event_type: str, due_in: float | None) -> None:
         """A row was settled: the next of its key may go, or it comes again itself."""
         if ordering_key:
-            self._keyed = True
+            self._keyed = self._round.disturbed = True
         if due_in is not None and not ordering_key:
             at = self._clock.monotonic() + due_in
             self._types[event_type] = min(at, self._types.get(event_type, at))
@@ -173,7 +175,7 @@ class Claiming:
         claimed = await self._claimed("key", len(chosen), self._table.claim_heads(chosen), take) if chosen else []
         self._round.fruitful = bool(claimed)
         self._round.claimed += len(claimed)
-        if not self._after and not self._round.claimed:
+        if not self._after and not self._round.claimed and not self._round.disturbed:
             # All keys were seen. One of them is free again when its first row ends or is due; others look now and then.
             self._keyed = False
             self._look_at = min(self._look_at, self._clock.monotonic() + self._round.due_in)
