@@ -1,17 +1,63 @@
 """What happens to deliveries of an inbox where two things happen at once, and where what is said comes too late."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID, uuid4
 
+import psycopg
 import pytest
 
 from consumers import Consumer, Received
 from consumers.events import Fate
-from consumers.inbox.rows import Head
+from consumers.inbox.rows import Head, Waiting
 from consumers.inbox.table import Table
 from consumers.testing import Deliveries, in_memory
+from consumers.testing.clock import settle
+from tests.support.inbox import history
+from tests.support.inbox_rows import store
+from tests.support.waiting import until_async
+
+
+async def holds(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition that need not be awaited."""
+
+    async def asked() -> bool:
+        return condition()
+
+    await until_async(asked, what)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[Waiting]:
+    """What each look has found, as they come."""
+    look, found = Table.look, []
+
+    async def watched(table: Table) -> Waiting:
+        found.append(await look(table))
+        return found[-1]
+
+    monkeypatch.setattr(Table, "look", watched)
+    return found
+
+
+def stored(database: str, data: Any, **columns: Any) -> UUID:
+    """Have an event in the inbox that no source brought."""
+    event_id = uuid4()
+    envelope = {"event_id": str(event_id), "event_type": "order.paid", "version": 1, "actor": None, "data": data}
+    with psycopg.connect(database) as connection:
+        store(connection, event_id=event_id, envelope={**envelope, "occurred_at": "2026-01-01T00:00:00Z"}, **columns)
+    return event_id
+
+
+async def look_again(deliveries: Deliveries, looks: list[Waiting]) -> None:
+    """Move the clock as far as the next looks, and wait for what they lead to."""
+    for _ in range(3):
+        before = len(looks)
+        await deliveries.advance(0.6)
+        await holds(lambda before=before: len(looks) > before, "it has looked")
+        await settle()
 
 
 @asynccontextmanager
@@ -23,9 +69,7 @@ async def running(database: str, handler: Any, **options: Any) -> AsyncIterator[
         yield deliveries
 
 
-async def test_the_next_of_a_key_does_not_wait_for_a_look(
-    inbox_database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_next_of_a_key_does_not_wait_for_a_look(inbox_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Although the one before it ends while a walk that has still seen it at work is under way."""
     walk, may_end, seen = Table.walk, asyncio.Event(), asyncio.Event()
 
@@ -46,3 +90,25 @@ async def test_the_next_of_a_key_does_not_wait_for_a_look(
         assert (await deliveries.wait_for(first)).fate is Fate.DONE
         seen.set()
         assert (await deliveries.wait_for(second)).fate is Fate.DONE
+
+
+async def test_nothing_begins_beside_a_suspect_that_runs(inbox_database: str, looks: list[Waiting]) -> None:
+    """However long it takes: if a neighbour killed the process, the suspect would pay for that."""
+    stored(inbox_database, "suspect", suspect=True)
+    seen: list[Any] = []
+    go_on = asyncio.Event()
+
+    async def handler(event: Received[Any]) -> None:
+        seen.append(event.data)
+        await go_on.wait()
+
+    async with running(inbox_database, handler) as deliveries:
+        await holds(lambda: seen == ["suspect"], "it runs")
+        neighbours = [deliveries.publish("order.paid", "neighbour", ordering_key=key) for key in ("", "k")]
+        for neighbour in neighbours:
+            await holds(lambda event=neighbour: history(inbox_database, event) == ["created"], "it is there")
+        await look_again(deliveries, looks)
+        assert seen == ["suspect"]
+        go_on.set()
+        for neighbour in neighbours:
+            assert (await deliveries.wait_for(neighbour)).fate is Fate.DONE
