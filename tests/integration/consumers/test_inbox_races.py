@@ -12,9 +12,12 @@ import pytest
 from consumers import Consumer, Received
 from consumers.events import Fate
 from consumers.inbox.rows import Head, Waiting
-from consumers.inbox.table import Table
+from consumers.inbox.table import Identity, Table
+from consumers.inbox.words import again
+from consumers.outcome import Retry
 from consumers.testing import Deliveries, in_memory
 from consumers.testing.clock import settle
+from relay.postgres.connect import connect_async
 from tests.support.inbox import history
 from tests.support.inbox_rows import store
 from tests.support.waiting import until_async
@@ -40,6 +43,21 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[Waiting]:
 
     monkeypatch.setattr(Table, "look", watched)
     return found
+
+
+@pytest.fixture
+async def processes(inbox_database: str) -> AsyncIterator[Callable[..., Table]]:
+    """As many as a test needs, by what they say to the database."""
+    tables: list[Table] = []
+
+    def another(**others: Any) -> Table:
+        identity = Identity(consumer="billing", owner=f"test:{len(tables)}", lease_seconds=60.0, **others)
+        tables.append(Table(lambda: connect_async(inbox_database), "public", identity))
+        return tables[-1]
+
+    yield another
+    for table in tables:
+        await table.close()
 
 
 def stored(database: str, data: Any, **columns: Any) -> UUID:
@@ -112,3 +130,15 @@ async def test_nothing_begins_beside_a_suspect_that_runs(inbox_database: str, lo
         go_on.set()
         for neighbour in neighbours:
             assert (await deliveries.wait_for(neighbour)).fate is Fate.DONE
+
+
+async def test_a_delivery_rests_although_it_was_found_before_it_failed(
+    inbox_database: str, processes: Callable[..., Table]
+) -> None:
+    """Of two processes that have found the same one of a key, the later does not begin its next attempt at once."""
+    stored(inbox_database, None, ordering_key="k")
+    one, other = processes(), processes()
+    (found,) = await one.walk("", 10)
+    (claimed,) = await other.claim_heads([found.id])
+    assert await other.settle([again(claimed.owned, Retry("away", "AWAY"), counted=True, rest=5.0)]) == ["settled"]
+    assert await one.claim_heads([found.id]) == []
