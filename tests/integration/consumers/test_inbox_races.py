@@ -1,7 +1,7 @@
 """What happens to deliveries of an inbox where two things happen at once, and where what is said comes too late."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID, uuid4
@@ -10,15 +10,17 @@ import psycopg
 import pytest
 
 from consumers import Consumer, Received
+from consumers.clock import SystemClock
 from consumers.events import Fate
-from consumers.inbox.rows import Head, Waiting
+from consumers.inbox.inbox import Inbox
+from consumers.inbox.rows import Head, Waiting, Word
 from consumers.inbox.table import Identity, Table
 from consumers.inbox.words import again
 from consumers.outcome import Retry
 from consumers.testing import Deliveries, in_memory
 from consumers.testing.clock import settle
 from relay.postgres.connect import connect_async
-from tests.support.inbox import history
+from tests.support.inbox import history, leases, row
 from tests.support.inbox_rows import store
 from tests.support.waiting import until_async
 
@@ -142,3 +144,30 @@ async def test_a_delivery_rests_although_it_was_found_before_it_failed(
     (claimed,) = await other.claim_heads([found.id])
     assert await other.settle([again(claimed.owned, Retry("away", "AWAY"), counted=True, rest=5.0)]) == ["settled"]
     assert await one.claim_heads([found.id]) == []
+
+
+async def test_what_is_given_back_while_somebody_has_its_row_comes_again_at_once(
+    inbox_database: str, processes: Callable[..., Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As whoever begins to await it has for a moment: it does not rest until its lease ends, and is no suspect then."""
+    say, answers = Table.settle, list[str]()
+
+    async def heard(table: Table, words: Sequence[Word]) -> list[str]:
+        answers.extend(await say(table, words))
+        return answers[-len(words) :]
+
+    monkeypatch.setattr(Table, "settle", heard)
+    event = stored(inbox_database, None)
+    table, clock = processes(), SystemClock()
+    inbox = Inbox(table, clock, lambda _: None, revision_of=lambda *_: 1, heartbeat_seconds=15.0)
+    await inbox.open(lambda _: None, None)
+    (claimed,) = await table.claim_ready({"order.paid": 1}, 1)
+    inbox.hold(claimed.owned)
+    with psycopg.connect(inbox_database) as somebody:
+        somebody.execute("select from inbox_deliveries for no key update")
+        inbox.give_back(claimed.owned, 0.0)
+        await holds(lambda: bool(answers), "it was said")
+    await holds(lambda: row(inbox_database, event)["state"] == "pending", "it waits")
+    await inbox.close()
+    found = row(inbox_database, event)
+    assert (found["attempt_count"], found["suspect"], leases(inbox_database)) == (0, False, [])
