@@ -1,6 +1,7 @@
 """What happens to deliveries of an inbox where two things happen at once, and where what is said comes too late."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,10 +9,12 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from psycopg_pool import ConnectionPool
 
 from consumers import Consumer, Received
 from consumers.clock import SystemClock
 from consumers.events import Fate
+from consumers.inbox import effects
 from consumers.inbox.inbox import Inbox
 from consumers.inbox.rows import Head, Waiting, Word
 from consumers.inbox.table import Identity, Table
@@ -171,3 +174,31 @@ async def test_what_is_given_back_while_somebody_has_its_row_comes_again_at_once
     await inbox.close()
     found = row(inbox_database, event)
     assert (found["attempt_count"], found["suspect"], leases(inbox_database)) == (0, False, [])
+
+
+async def test_threads_that_begin_at_once_share_their_connections(
+    inbox_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are never more than INBOX_CONNECTIONS, and none is left behind."""
+    made: list[ConnectionPool[Any]] = []
+
+    class Pool(ConnectionPool[Any]):
+        def __init__(self, *args: Any, **named: Any) -> None:
+            made.append(self)
+            super().__init__(*args, **named)
+
+    monkeypatch.setattr(effects, "ConnectionPool", Pool)
+    connections, together = effects.Connections(inbox_database, "", 2), threading.Barrier(4, timeout=10)
+
+    def handler() -> None:
+        together.wait()
+        with connections.transaction_in_thread() as connection:
+            connection.execute("select 1")
+
+    try:
+        await asyncio.gather(*[asyncio.to_thread(handler) for _ in range(4)])
+    finally:
+        await connections.close()
+        for pool in made:
+            pool.close()
+    assert len(made) == 1
