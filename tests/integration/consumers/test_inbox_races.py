@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg_pool import ConnectionPool
 
 from consumers import Consumer, Received
@@ -16,7 +17,7 @@ from consumers.clock import SystemClock
 from consumers.events import Fate
 from consumers.inbox import effects
 from consumers.inbox.inbox import Inbox
-from consumers.inbox.rows import Head, Waiting, Word
+from consumers.inbox.rows import Arrival, Head, Waiting, Word
 from consumers.inbox.table import Identity, Table
 from consumers.inbox.words import again
 from consumers.outcome import Retry
@@ -26,6 +27,8 @@ from relay.postgres.connect import connect_async
 from tests.support.inbox import history, leases, row
 from tests.support.inbox_rows import store
 from tests.support.waiting import until_async
+
+WAITING = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
 
 async def holds(condition: Callable[[], bool], what: str) -> None:
@@ -202,3 +205,27 @@ async def test_threads_that_begin_at_once_share_their_connections(
         for pool in made:
             pool.close()
     assert len(made) == 1
+
+
+async def test_a_servers_own_isolation_changes_nothing(inbox_database: str, processes: Callable[..., Table]) -> None:
+    """What somebody else has stored meanwhile is a duplicate, and no reason to connect anew."""
+    with psycopg.connect(inbox_database, autocommit=True) as connection:
+        name = sql.Identifier(connection.info.dbname)
+        for setting in ("default_transaction_isolation = 'repeatable read'", "array_nulls = off"):
+            connection.execute(sql.SQL("alter database {} set ").format(name) + sql.SQL(setting))
+        arrival = Arrival(
+            event_id=uuid4(),
+            event_type="order.paid",
+            version=1,
+            sequence=0,
+            ordering_key="",
+            shard=0,
+            message_id="",
+            body=b"{}",
+            attributes={},
+        )
+        with psycopg.connect(inbox_database) as somebody:
+            store(somebody, event_id=arrival.event_id)
+            receiving = asyncio.create_task(processes().receive([arrival]))
+            await holds(lambda: bool(connection.execute(WAITING).fetchall()), "it waits for that transaction")
+        assert await receiving == set()
