@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from consumers.clock import Clock
 from consumers.events import ClaimMade, InboxAway, InboxBack, LeaseRecovered
 from consumers.inbox.inbox import Inbox
-from consumers.inbox.rows import Claimed
+from consumers.inbox.rows import Claimed, Owned
 from consumers.inbox.table import MOST_ROWS, Table
 from consumers.sources.source import Demand, Take
 from idempotency import StoreUnavailableError
@@ -79,6 +79,7 @@ class Claiming:
         # When the first of each type is due, by the process's clock: of what has no key, and of what is suspect.
         self._types: dict[str, float] = {}
         self._suspects: dict[str, float] = {}
+        self._alone: Owned | None = None
         self._keyed = False
         self._after = ""
         self._round = Round()
@@ -120,6 +121,8 @@ class Claiming:
 
     async def _turn(self, take: Take, demand: Demand) -> bool:
         """Claim once what may be claimed; false where nothing is to be had for now."""
+        if self._alone is not None and not self._alone.over:
+            return False  # what began beside it would make it pay for a crash that it had no part in
         now = self._clock.monotonic()
         if suspects := self._due(self._suspects, demand, now):
             return await self._one_alone(suspects, take, demand)
@@ -136,7 +139,9 @@ class Claiming:
         if not demand.idle:
             return False
         claimed = await self._claimed("alone", 1, self._table.claim_suspect(event_types), take)
-        if not claimed:
+        if claimed:
+            self._alone = claimed[0].owned
+        else:
             self._suspects.clear()
         return True
 

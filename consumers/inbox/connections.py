@@ -1,6 +1,7 @@
 """Connections for the transactions of handlers."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
@@ -21,6 +22,7 @@ class Connections:
         self._conninfo = conninfo(url, app)
         self._most = most
         self._is_cut = False
+        self._making = threading.Lock()
         self._pool: AsyncConnectionPool[psycopg.AsyncConnection[Any]] | None = None
         self._thread_pool: ConnectionPool[psycopg.Connection[Any]] | None = None
 
@@ -40,10 +42,11 @@ class Connections:
     def transaction_in_thread(self) -> Iterator[psycopg.Connection[Any]]:
         """The same for a thread."""
         self._refuse_cut()
-        if self._thread_pool is None:
-            self._thread_pool = ConnectionPool(
-                self._conninfo, min_size=0, max_size=self._most, timeout=_WAIT_SECONDS, open=True, check=_alive
-            )
+        with self._making:  # handlers come from threads of their own, several at once
+            if self._thread_pool is None:
+                self._thread_pool = ConnectionPool(
+                    self._conninfo, min_size=0, max_size=self._most, timeout=_WAIT_SECONDS, open=True, check=_alive
+                )
         with self._thread_pool.connection() as connection:
             yield connection
 

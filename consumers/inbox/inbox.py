@@ -115,8 +115,8 @@ class Inbox:
     async def refuse(self, owned: Owned) -> None:
         """Fail a row that holds no event; where the database is away, its lease ends by itself, and it comes again."""
         why = Invalid("the envelope is none; see the dead letter", "UNDECODABLE")
-        with suppress(StoreUnavailableError):
-            await self._words.ask(end_of(owned, why, attempts=0))
+        with suppress(StoreUnavailableError, LeaseLostError):
+            await self._say(owned, end_of(owned, why, attempts=0))
         self.forget(owned)
 
     def give_up(self) -> None:
@@ -155,9 +155,9 @@ class Inbox:
 
     async def _give_back(self, owned: Owned, rest: float) -> None:
         try:
-            await self._words.ask(unbegun(owned, rest))
-        except StoreUnavailableError:
-            return  # its lease ends by itself
+            await self._say(owned, unbegun(owned, rest))
+        except (StoreUnavailableError, LeaseLostError):
+            return  # its lease ends by itself, or has
         finally:
             self.forget(owned)
 

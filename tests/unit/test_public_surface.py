@@ -440,7 +440,9 @@ def test_the_tree_of_errors_is_the_one_that_is_drawn(package: str, base: str) ->
     defined = {
         name: thing.__base__.__name__
         for name, thing in vars(errors).items()
-        if isinstance(thing, type) and thing.__module__ == errors.__name__ and thing.__base__
+        if isinstance(thing, type)
+        and thing.__module__ == errors.__name__
+        and thing.__base__
         # What is no failure stands apart, and is told of beside the tree.
         and issubclass(thing, Exception)
     }

@@ -4,6 +4,7 @@ with taken as (
       from inbox_deliveries as delivery
      where id = any (%(ids)s::bigint[])
        and state = 'pending' and not suspect
+       and available_at <= statement_timestamp() + make_interval(secs => %(skew)s)
        and mod(shard, %(shards)s) = %(shard)s
        and id = (
            select id

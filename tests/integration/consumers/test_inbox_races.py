@@ -1,0 +1,231 @@
+"""What happens to deliveries of an inbox where two things happen at once, and where what is said comes too late."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg_pool import ConnectionPool
+
+from consumers import Consumer, Received
+from consumers.clock import SystemClock
+from consumers.events import Fate
+from consumers.inbox import effects
+from consumers.inbox.inbox import Inbox
+from consumers.inbox.rows import Arrival, Head, Waiting, Word
+from consumers.inbox.table import Identity, Table
+from consumers.inbox.words import again
+from consumers.outcome import Retry
+from consumers.testing import Deliveries, in_memory
+from consumers.testing.clock import settle
+from relay.postgres.connect import connect_async
+from tests.support.inbox import history, leases, row
+from tests.support.inbox_rows import store
+from tests.support.waiting import until_async
+
+WAITING = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+
+
+async def holds(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition that need not be awaited."""
+
+    async def asked() -> bool:
+        return condition()
+
+    await until_async(asked, what)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[Waiting]:
+    """What each look has found, as they come."""
+    look, found = Table.look, []
+
+    async def watched(table: Table) -> Waiting:
+        found.append(await look(table))
+        return found[-1]
+
+    monkeypatch.setattr(Table, "look", watched)
+    return found
+
+
+@pytest.fixture
+async def processes(inbox_database: str) -> AsyncIterator[Callable[..., Table]]:
+    """As many as a test needs, by what they say to the database."""
+    tables: list[Table] = []
+
+    def another(**others: Any) -> Table:
+        identity = Identity(consumer="billing", owner=f"test:{len(tables)}", lease_seconds=60.0, **others)
+        tables.append(Table(lambda: connect_async(inbox_database), "public", identity))
+        return tables[-1]
+
+    yield another
+    for table in tables:
+        await table.close()
+
+
+def stored(database: str, data: Any, **columns: Any) -> UUID:
+    """Have an event in the inbox that no source brought."""
+    event_id = uuid4()
+    envelope = {"event_id": str(event_id), "event_type": "order.paid", "version": 1, "actor": None, "data": data}
+    with psycopg.connect(database) as connection:
+        store(connection, event_id=event_id, envelope={**envelope, "occurred_at": "2026-01-01T00:00:00Z"}, **columns)
+    return event_id
+
+
+async def look_again(deliveries: Deliveries, looks: list[Waiting]) -> None:
+    """Move the clock as far as the next looks, and wait for what they lead to."""
+    for _ in range(3):
+        before = len(looks)
+        await deliveries.advance(0.6)
+        await holds(lambda before=before: len(looks) > before, "it has looked")
+        await settle()
+
+
+@asynccontextmanager
+async def running(database: str, handler: Any, **options: Any) -> AsyncIterator[Deliveries]:
+    """A consumer of orders with an inbox."""
+    consumer = Consumer("billing", dedup="inbox", **options)
+    consumer.on("order.*")(handler)
+    async with in_memory(consumer, database=database) as deliveries:
+        yield deliveries
+
+
+async def test_the_next_of_a_key_does_not_wait_for_a_look(inbox_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although the one before it ends while a walk that has still seen it at work is under way."""
+    walk, may_end, seen = Table.walk, asyncio.Event(), asyncio.Event()
+
+    async def slow_walk(table: Table, after: str, most: int) -> list[Head]:
+        heads = await walk(table, after, most)
+        if any(not head.ready for head in heads) and not may_end.is_set():
+            may_end.set()
+            await seen.wait()
+        return heads
+
+    async def handler(event: Received[Any]) -> None:
+        if event.data == 0:
+            await may_end.wait()
+
+    monkeypatch.setattr(Table, "walk", slow_walk)
+    async with running(inbox_database, handler) as deliveries:
+        first, second = (deliveries.publish("order.paid", n, ordering_key="k") for n in range(2))
+        assert (await deliveries.wait_for(first)).fate is Fate.DONE
+        seen.set()
+        assert (await deliveries.wait_for(second)).fate is Fate.DONE
+
+
+async def test_nothing_begins_beside_a_suspect_that_runs(inbox_database: str, looks: list[Waiting]) -> None:
+    """However long it takes: if a neighbour killed the process, the suspect would pay for that."""
+    stored(inbox_database, "suspect", suspect=True)
+    seen: list[Any] = []
+    go_on = asyncio.Event()
+
+    async def handler(event: Received[Any]) -> None:
+        seen.append(event.data)
+        await go_on.wait()
+
+    async with running(inbox_database, handler) as deliveries:
+        await holds(lambda: seen == ["suspect"], "it runs")
+        neighbours = [deliveries.publish("order.paid", "neighbour", ordering_key=key) for key in ("", "k")]
+        for neighbour in neighbours:
+            await holds(lambda event=neighbour: history(inbox_database, event) == ["created"], "it is there")
+        await look_again(deliveries, looks)
+        assert seen == ["suspect"]
+        go_on.set()
+        for neighbour in neighbours:
+            assert (await deliveries.wait_for(neighbour)).fate is Fate.DONE
+
+
+async def test_a_delivery_rests_although_it_was_found_before_it_failed(
+    inbox_database: str, processes: Callable[..., Table]
+) -> None:
+    """Of two processes that have found the same one of a key, the later does not begin its next attempt at once."""
+    stored(inbox_database, None, ordering_key="k")
+    one, other = processes(), processes()
+    (found,) = await one.walk("", 10)
+    (claimed,) = await other.claim_heads([found.id])
+    assert await other.settle([again(claimed.owned, Retry("away", "AWAY"), counted=True, rest=5.0)]) == ["settled"]
+    assert await one.claim_heads([found.id]) == []
+
+
+async def test_what_is_given_back_while_somebody_has_its_row_comes_again_at_once(
+    inbox_database: str, processes: Callable[..., Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As whoever begins to await it has for a moment: it does not rest until its lease ends, and is no suspect then."""
+    say, answers = Table.settle, list[str]()
+
+    async def heard(table: Table, words: Sequence[Word]) -> list[str]:
+        answers.extend(await say(table, words))
+        return answers[-len(words) :]
+
+    monkeypatch.setattr(Table, "settle", heard)
+    event = stored(inbox_database, None)
+    table, clock = processes(), SystemClock()
+    inbox = Inbox(table, clock, lambda _: None, revision_of=lambda *_: 1, heartbeat_seconds=15.0)
+    await inbox.open(lambda _: None, None)
+    (claimed,) = await table.claim_ready({"order.paid": 1}, 1)
+    inbox.hold(claimed.owned)
+    with psycopg.connect(inbox_database) as somebody:
+        somebody.execute("select from inbox_deliveries for no key update")
+        inbox.give_back(claimed.owned, 0.0)
+        await holds(lambda: bool(answers), "it was said")
+    await holds(lambda: row(inbox_database, event)["state"] == "pending", "it waits")
+    await inbox.close()
+    found = row(inbox_database, event)
+    assert (found["attempt_count"], found["suspect"], leases(inbox_database)) == (0, False, [])
+
+
+async def test_threads_that_begin_at_once_share_their_connections(
+    inbox_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There are never more than INBOX_CONNECTIONS, and none is left behind."""
+    made: list[ConnectionPool[Any]] = []
+
+    class Pool(ConnectionPool[Any]):
+        def __init__(self, *args: Any, **named: Any) -> None:
+            made.append(self)
+            super().__init__(*args, **named)
+
+    monkeypatch.setattr(effects, "ConnectionPool", Pool)
+    connections, together = effects.Connections(inbox_database, "", 2), threading.Barrier(4, timeout=10)
+
+    def handler() -> None:
+        together.wait()
+        with connections.transaction_in_thread() as connection:
+            connection.execute("select 1")
+
+    try:
+        await asyncio.gather(*[asyncio.to_thread(handler) for _ in range(4)])
+    finally:
+        await connections.close()
+        for pool in made:
+            pool.close()
+    assert len(made) == 1
+
+
+async def test_a_servers_own_isolation_changes_nothing(inbox_database: str, processes: Callable[..., Table]) -> None:
+    """What somebody else has stored meanwhile is a duplicate, and no reason to connect anew."""
+    with psycopg.connect(inbox_database, autocommit=True) as connection:
+        name = sql.Identifier(connection.info.dbname)
+        for setting in ("default_transaction_isolation = 'repeatable read'", "array_nulls = off"):
+            connection.execute(sql.SQL("alter database {} set ").format(name) + sql.SQL(setting))
+        arrival = Arrival(
+            event_id=uuid4(),
+            event_type="order.paid",
+            version=1,
+            sequence=0,
+            ordering_key="",
+            shard=0,
+            message_id="",
+            body=b"{}",
+            attributes={},
+        )
+        with psycopg.connect(inbox_database) as somebody:
+            store(somebody, event_id=arrival.event_id)
+            receiving = asyncio.create_task(processes().receive([arrival]))
+            await holds(lambda: bool(connection.execute(WAITING).fetchall()), "it waits for that transaction")
+        assert await receiving == set()
