@@ -15,7 +15,7 @@ from psycopg_pool import ConnectionPool
 from consumers import Consumer, Received
 from consumers.clock import SystemClock
 from consumers.events import Fate
-from consumers.inbox import effects
+from consumers.inbox import connections as module
 from consumers.inbox.inbox import Inbox
 from consumers.inbox.rows import Arrival, Head, Waiting, Word
 from consumers.inbox.table import Identity, Table
@@ -82,7 +82,7 @@ async def look_again(deliveries: Deliveries, looks: list[Waiting]) -> None:
     for _ in range(3):
         before = len(looks)
         await deliveries.advance(0.6)
-        await holds(lambda before=before: len(looks) > before, "it has looked")
+        await holds(lambda: len(looks) > before, "it has looked")  # noqa: B023 -- waited for at once
         await settle()
 
 
@@ -132,7 +132,7 @@ async def test_nothing_begins_beside_a_suspect_that_runs(inbox_database: str, lo
         await holds(lambda: seen == ["suspect"], "it runs")
         neighbours = [deliveries.publish("order.paid", "neighbour", ordering_key=key) for key in ("", "k")]
         for neighbour in neighbours:
-            await holds(lambda event=neighbour: history(inbox_database, event) == ["created"], "it is there")
+            await holds(lambda: history(inbox_database, neighbour) == ["created"], "it is there")  # noqa: B023 -- the same
         await look_again(deliveries, looks)
         assert seen == ["suspect"]
         go_on.set()
@@ -190,8 +190,8 @@ async def test_threads_that_begin_at_once_share_their_connections(
             made.append(self)
             super().__init__(*args, **named)
 
-    monkeypatch.setattr(effects, "ConnectionPool", Pool)
-    connections, together = effects.Connections(inbox_database, "", 2), threading.Barrier(4, timeout=10)
+    monkeypatch.setattr(module, "ConnectionPool", Pool)
+    connections, together = module.Connections(inbox_database, "", 2), threading.Barrier(4, timeout=10)
 
     def handler() -> None:
         together.wait()
