@@ -1,7 +1,9 @@
 """The example of clips, as `make example NAME=clips` runs it, and with its workers and encoders killed."""
 
+import asyncio
 import hashlib
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,8 +12,10 @@ from typing import Any
 
 import psutil
 import psycopg
+import pytest
 
 from examples.clips.__main__ import CONSUMER, SETTINGS
+from examples.clips.cutting import encode
 from examples.clips.request import request
 from examples.programs import equipped
 from tests.support.commands import ROOT
@@ -117,6 +121,32 @@ def test_every_clip_is_whole_whoever_is_killed(inbox_database: str, tmp_path: Pa
         for delivery in uploaded:
             _, _, rest = stories[delivery].partition("uploaded ")
             assert {"reused", "done"} <= set(rest.split()) <= {*ONCE_MORE, "reused", "done"}
+
+
+async def test_an_encoder_ends_with_its_handler(tmp_path: Path) -> None:
+    """A worker that is stopped, or has lost its lease, leaves none behind."""
+    film, begun = tmp_path / "film.mov", asyncio.Event()
+    film.write_bytes(b"." * 1024 * 1000)
+    work = asyncio.create_task(encode(film, tmp_path / "film.mp4", lambda _: begun.set()))
+    await begun.wait()
+    (encoder,) = (child for child in psutil.Process().children() if str(film) in child.cmdline())
+    work.cancel()
+    await asyncio.wait([work])
+    assert work.cancelled()
+    assert not _lives(encoder)
+
+
+def test_a_clip_is_asked_for_once(
+    inbox_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The service's script says the same event for the same clip."""
+    script = str(ROOT / "examples" / "clips" / "request.py")
+    monkeypatch.setenv("DATABASE_URL", inbox_database)
+    for clip in ("spring", "spring", "autumn"):
+        monkeypatch.setattr(sys, "argv", [script, clip, str(tmp_path / "film.mov")])
+        runpy.run_path(script, run_name="__main__")
+    first, again, another = capsys.readouterr().out.split()
+    assert first == again != another
 
 
 def test_the_example_is_short() -> None:
