@@ -11,7 +11,7 @@ from consumers.dedup.protocol import End
 from consumers.inbox.rows import Arrival, Claimed
 from consumers.inbox.table import Identity, Table
 from consumers.inbox.words import again, end_of, unbegun
-from consumers.outcome import Dead, Defer, Done, Retry, Skip
+from consumers.outcome import Dead, Defer, Done, Retry, Sent, Skip
 from idempotency import StoreUnavailableError
 from relay.postgres.connect import connect_async
 from tests.support.inbox import history, leases, rows
@@ -67,6 +67,7 @@ class Owner:
         ("processing", None, Owner.claim_suspect, {"suspect": True}),
         ("done", Owner.claim, lambda owner: owner.end(Done()), {}),
         ("skipped", Owner.claim, lambda owner: owner.end(Skip("paid")), {}),
+        ("sent", Owner.claim, lambda owner: owner.end(Sent("t-1")), {}),
         ("failed", Owner.claim, lambda owner: owner.end(Dead("closed", "CLOSED")), {}),
         ("retry", Owner.claim, lambda owner: owner.put_back(Retry("busy", "BUSY"), counted=True), {}),
         ("deferred", Owner.claim, lambda owner: owner.put_back(Defer("1s"), counted=False), {}),

@@ -146,6 +146,23 @@ def test_the_environment_goes_over_dot_env(monkeypatch: pytest.MonkeyPatch) -> N
             {"SCRATCH_DIR": "scratch"},
             "SCRATCH_DIR is 'scratch'; write an absolute path, such as /var/tmp/outbox-scratch",
         ),
+        (
+            {"INBOX_LEASE_MS": "20s", "INBOX_HEARTBEAT_MS": "11s"},
+            "INBOX_HEARTBEAT_MS is 11s, more than half of INBOX_LEASE_MS, which is 20s: one late heartbeat would lose",
+        ),
+        (
+            {"INBOX_RETRY_BASE_MS": "3m"},
+            "INBOX_RETRY_MAX_MS is 2m, less than INBOX_RETRY_BASE_MS, which is 3m; give that or more",
+        ),
+        ({"INBOX_MAX_ATTEMPTS": "0"}, "INBOX_MAX_ATTEMPTS is 0; give 1 to try once, more to retry, or -1 for no limit"),
+        (
+            {"INBOX_SHARD_INDEX": "4", "INBOX_SHARD_COUNT": "4"},
+            "INBOX_SHARD_INDEX is 4 of INBOX_SHARD_COUNT, 4; the parts count from 0 to 3",
+        ),
+        (
+            {"INBOX_RETENTION": "10m"},
+            "INBOX_RETENTION is 10m, after which duplicates would be handled again; give 1h or",
+        ),
         ({"REDIS_CA_FILE": "none.pem"}, "REDIS_CA_FILE names 'none.pem', which cannot be read: No such file"),
         (
             {"REDIS_CA_FILE": "ca.pem", "REDIS_TLS_VERIFY": "off"},
