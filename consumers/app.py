@@ -44,6 +44,8 @@ _Tell = TypeVar("_Tell", bound=TellMissing)
 _UNSET: Final = object()
 _NAMELESS = set("{}*\0\n\r\t ")
 _LONGEST_NAME = 100
+_LARGEST_BATCH: Final = 1_000
+_LONGEST_BATCH_WAIT: Final = 10.0
 
 
 class Consumer:
@@ -138,6 +140,8 @@ class Consumer:
         classification: Classification | None = None,
         revision: int | None = None,
         on_rise: OnRise = "nothing",
+        batch: int | None = None,
+        batch_wait: duration.Duration = "10ms",
     ) -> Callable[[_Handler], _Handler]:
         """Register the handler of an event type, or of all that begin alike: `order.*`.
 
@@ -150,7 +154,7 @@ class Consumer:
             version: The version of the event type that it takes: 1 unless it says otherwise, or "any". Older ones
                 come through upcasters, newer ones are held until a handler is deployed. Patterns take any version.
             model: What `data` is validated as: anything that pydantic can, such as a model. Default: as JSON has it.
-            concurrency: How many of it run at once in this process. Default: the consumer's.
+            concurrency: How many of it run at once in this process. Default: the consumer's; 1 with a batch.
             timeout: As the consumer's, which is the default.
             retry: As the consumer's, which is the default.
             classification: As the consumer's, which is the default.
@@ -158,8 +162,13 @@ class Consumer:
                 higher number than before, and what the ones before have ended becomes what on_rise says.
             on_rise: "nothing"; "failed" has events handled again that have failed; "all" also those that were done,
                 whose effects it then repeats.
+            batch: For up to how many events it is called at once: with a list of events, and a list of contexts. It
+                answers with a list, for each in their order what it would answer for one; with one outcome, or nothing,
+                for all. What it raises counts for each. Each event keeps its own attempts and end.
+            batch_wait: For how long no further event comes before it is called with fewer.
         """
         options = {
+            "batched": _checked_batch(event_type, batch, batch_wait),
             "model": model,
             "concurrency": concurrency,
             "timeout": timeout,
@@ -180,6 +189,8 @@ class Consumer:
         classification: Classification | None = None,
         revision: int | None = None,
         on_rise: OnRise = "nothing",
+        batch: int | None = None,
+        batch_wait: duration.Duration = "10ms",
     ) -> Callable[[_Handler], _Handler]:
         """Register the handler of an event for each recipient that `ctx.fan_out` gave it: `event.recipient` names it.
 
@@ -187,6 +198,7 @@ class Consumer:
         """
         self._need_inbox(f"@consumer.each({event_type!r})")
         options = {
+            "batched": _checked_batch(event_type, batch, batch_wait),
             "model": model,
             "concurrency": concurrency,
             "timeout": timeout,
@@ -346,6 +358,11 @@ class Consumer:
 
         return register
 
+    def _concurrency_of(self, concurrency: int | None, batch: int) -> int:
+        if concurrency is not None:
+            return _checked_concurrency(concurrency)
+        return 1 if batch else self.concurrency
+
     def _need_inbox(self, what: str) -> None:
         if self.dedup is not Mode.INBOX:
             raise ConfigurationError(
@@ -365,11 +382,17 @@ class Consumer:
         retry: RetryPolicy | None = None,
         classification: Classification | None = None,
         revised: tuple[int, OnRise] = (1, "nothing"),
+        batched: tuple[int, float] = (0, 0.0),
     ) -> Handler:
-        in_thread, with_context = shape(function)
+        batch, batch_wait = batched
+        in_thread, with_context = shape(function, "events" if batch else "event")
         said = {
             name
-            for name, is_said in (("concurrency", concurrency), ("timeout", timeout is not _UNSET), ("retry", retry))
+            for name, is_said in (
+                ("concurrency", concurrency or batch),
+                ("timeout", timeout is not _UNSET),
+                ("retry", retry),
+            )
             if is_said
         }
         return Handler(
@@ -377,7 +400,9 @@ class Consumer:
             pattern=pattern,
             version=version,
             data=None if model is None else TypeAdapter(model),
-            concurrency=self.concurrency if concurrency is None else _checked_concurrency(concurrency),
+            concurrency=self._concurrency_of(concurrency, batch),
+            batch=batch,
+            batch_wait=batch_wait,
             timeout=self._timeout if timeout is _UNSET else _checked_timeout(timeout),
             retry=retry or self._retry,
             classification=classification or self._classification,
@@ -438,6 +463,27 @@ def _checked_concurrency(concurrency: object) -> int:
     if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
         raise ConfigurationError(f"concurrency is {concurrency!r}; write how many handlers run at once, from 1 on")
     return concurrency
+
+
+def _checked_batch(event_type: str, batch: object, wait: duration.Duration) -> tuple[int, float]:
+    """How many events a batch has, 0 without one, and for how many seconds it waits for more."""
+    if batch is None:
+        return 0, 0.0
+    if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= _LARGEST_BATCH:
+        raise ConfigurationError(
+            f"{event_type!r} has batch={batch!r}; write for how many events the handler is called at once, 1 to "
+            f"{_LARGEST_BATCH}"
+        )
+    try:
+        seconds = duration.read(wait).total_seconds()
+    except ValueError as error:
+        raise ConfigurationError(f"{event_type!r}: batch_wait {error}") from None
+    if seconds > _LONGEST_BATCH_WAIT:
+        raise ConfigurationError(
+            f"{event_type!r} has batch_wait={wait!r}: events wait for so long with their leases; write up to "
+            f"{_LONGEST_BATCH_WAIT:g} s"
+        )
+    return batch, seconds
 
 
 def _checked_timeout(timeout: object) -> timedelta | None:

@@ -17,12 +17,14 @@ from consumers.job import Job
 class Line:
     """The ready deliveries of one handler; those without a handler have a line too."""
 
-    __slots__ = ("handler", "in_thread", "limit", "paused", "ready", "running")
+    __slots__ = ("handler", "in_batches", "in_thread", "limit", "paused", "ready", "running")
 
     def __init__(self, handler: Handler | None, limit: int) -> None:
         self.handler = handler
         self.limit = limit
         self.in_thread = handler is not None and handler.in_thread
+        self.in_batches = handler is not None and handler.batch > 0
+        """Whether its deliveries are in few calls: they take none of the permits that all others share."""
         self.ready: deque[Job] = deque()
         self.running = 0
         self.paused: dict[str, float] = {}
@@ -43,7 +45,11 @@ class Flow:
         lines: Iterable[Line],
         wake: Callable[[], None],
         give_back: Callable[[Job, float], None],
+        most: int | None = None,
     ) -> None:
+        """`most` is how many deliveries run at once that are not in batches."""
+        self._most = most
+        self._running_apart = 0
         self._clock = clock
         self._wake = wake
         self._give_back = give_back
@@ -60,6 +66,16 @@ class Flow:
     def active(self) -> int:
         """Deliveries that run or are ready."""
         return sum(line.active for line in self._lines)
+
+    @property
+    def active_apart(self) -> int:
+        """Those of them that are not in batches."""
+        return sum(line.active for line in self._lines if not line.in_batches)
+
+    @property
+    def room_in_batches(self) -> int:
+        """How many more the batches of all handlers take."""
+        return sum(max(0, line.limit - line.active) for line in self._lines if line.in_batches)
 
     @property
     def stands_still(self) -> bool:
@@ -106,10 +122,11 @@ class Flow:
         for _ in range(len(lines)):
             line = lines[0]
             lines.rotate(-1)
-            if line.ready and line.running < line.limit:
+            if line.ready and line.running < line.limit and self._is_free(line):
                 job = self._unthrottled(line) if line.paused else line.ready.popleft()
                 if job is not None:
                     line.running += 1
+                    self._running_apart += not line.in_batches
                     self._running.add(job)
                     return job
         return None
@@ -195,6 +212,7 @@ class Flow:
     def _stop_running(self, job: Job) -> None:
         self._running.discard(job)
         job.line.running -= 1
+        self._running_apart -= not job.line.in_batches
         self.freed.set()
         if job.line.ready:
             self._wake()
@@ -222,6 +240,10 @@ class Flow:
         for line in self._lines:
             for _ in range(min(len(line.ready), line.limit - line.running)):
                 self._wake()
+
+    def _is_free(self, line: Line) -> bool:
+        """Whether one of the permits that handlers share is free, where it takes one."""
+        return line.in_batches or self._most is None or self._running_apart < self._most
 
     def _unthrottled(self, line: Line) -> Job | None:
         for place, job in enumerate(line.ready):

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 from pydantic import TypeAdapter
 
+from consumers.answers import for_each
 from consumers.classification import Classification
 from consumers.errors import ConfigurationError
 from consumers.retry import Exponential, RetryPolicy
@@ -54,6 +55,10 @@ class Handler:
     classification: Classification
     in_thread: bool
     with_context: bool
+    batch: int = 0
+    """For how many events it is called at once; 0 is for one, by itself."""
+    batch_wait: float = 0.0
+    """For how many seconds nobody has to join before it is called with fewer."""
     revision: int = 1
     """Which the function is of those that there have been for these events; of an inbox alone."""
     on_rise: OnRise = "nothing"
@@ -70,6 +75,21 @@ class Handler:
         """The same with what the process has for all that was left open."""
         found: Handler = replace(self, **{name: getattr(defaults, name) for name in self.left_open})
         return found
+
+    @property
+    def most(self) -> int:
+        """How many deliveries may be in its calls at once."""
+        return self.concurrency * max(1, self.batch)
+
+    def call_batch(self, events: list[Any], contexts: list[Any]) -> Any:
+        """Call the function of a batch handler, with as many arguments as it takes."""
+        return self.function(events, contexts) if self.with_context else self.function(events)
+
+    def by_one(self) -> "Handler":
+        """The same for one event at a time."""
+        if not self.batch:
+            return self
+        return replace(self, function=_by_one(self), with_context=True, batch=0)
 
     def call(self, event: Any, context: Any) -> Any:
         """Call the function with as many arguments as it takes; an asynchronous one answers with an awaitable."""
@@ -131,9 +151,14 @@ class Handlers:
         return [*exact, *self._beginnings.values(), *([self._fallback] if self._fallback else [])]
 
     def wrapped(self, wrap: Callable[[Handler], Function]) -> "Handlers":
-        """The same handlers for the same events, each with a function of (event, context) around its own."""
+        """The same handlers for the same events, each with a function of (event, context) around its own.
+
+        Those of batches have batches of one.
+        """
         return self._changed(
-            lambda handler: replace(handler, function=wraps(handler.function)(wrap(handler)), with_context=True)
+            lambda handler: replace(
+                handler.by_one(), function=wraps(handler.function)(wrap(handler.by_one())), with_context=True
+            )
         )
 
     def under(self, defaults: Defaults) -> "Handlers":
@@ -275,6 +300,22 @@ class Handlers:
         if matching:
             return Meant(self._beginnings[max(matching, key=len)])
         return Meant(self._fallback) if self._fallback else Unhandled()
+
+
+def _by_one(handler: Handler) -> Function:
+    def answer_of(answers: Any) -> Any:
+        (answer,) = for_each(answers, 1, handler.name, silence_is_done=True)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    if handler.in_thread:
+        return lambda event, context: answer_of(handler.call_batch([event], [context]))
+
+    async def called(event: Any, context: Any) -> Any:
+        return answer_of(await handler.call_batch([event], [context]))
+
+    return called
 
 
 def plain(event_type: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from consumers.batches import Batches, Seat
 from consumers.classification import Fatal, Transient, code_of
 from consumers.clock import Clock
 from consumers.context import Context, Surroundings
@@ -54,6 +55,7 @@ class Handling:
         self._threads = threads
         self._observe = observe
         self._clock = clock
+        self._batches = Batches(threads, clock)
 
     async def run(self, job: Job, begun: Begun) -> tuple[Outcome | Cancelled, BaseException | None]:
         """Handle the event, and answer with the outcome and with what was raised, if anything was."""
@@ -102,7 +104,7 @@ class Handling:
             if handler.in_thread:
                 answer = await self._in_thread(job, handler, context, bench)
             else:
-                answer = await self._in_loop(job, handler, context)
+                answer = await self._in_loop(job, handler, context, bench)
         except (_AbandonedError, KeyboardInterrupt, GeneratorExit):
             raise
         except asyncio.CancelledError as error:
@@ -117,14 +119,35 @@ class Handling:
             return self._judge(handler, error, bench), error
         return self._answer(handler, context, answer)
 
-    async def _in_loop(self, job: Job, handler: Handler, context: Context) -> Any:
+    async def _seated(self, job: Job, handler: Handler, context: Context, bench: Workbench) -> Seat | None:
+        """Wait until the batch handler is called; its time begins there. None for a handler of one event."""
+        if not handler.batch:
+            return None
+        seat = Seat(context, bench.held, lambda: job.cut is not None)
+        self._batches.join(handler, seat)
+        job.in_handler = True
+        try:
+            await seat.called
+        except asyncio.CancelledError:
+            was_called = seat.called.done() and not seat.called.cancelled()
+            seat.leave()
+            if was_called and handler.in_thread:
+                raise _AbandonedError from None
+            raise
+        finally:
+            job.in_handler = False
+        job.since = self._clock.monotonic()
+        return seat
+
+    async def _in_loop(self, job: Job, handler: Handler, context: Context, bench: Workbench) -> Any:
         limit: asyncio.Timeout | None = None
         answered = False
         try:
+            seat = await self._seated(job, handler, context, bench)
             async with self._clock.timeout(_seconds(handler)) as limit:
                 job.in_handler = True
                 try:
-                    answer = await handler.call(context.event, context)
+                    answer = await (handler.call(context.event, context) if seat is None else seat.answer)
                     answered = True
                     return answer
                 finally:
@@ -149,8 +172,13 @@ class Handling:
             await asyncio.sleep(0)
 
     async def _in_thread(self, job: Job, handler: Handler, context: Context, bench: Workbench) -> Any:
+        seat = await self._seated(job, handler, context, bench)
         try:
-            future = self._threads.run(lambda: bench.in_thread(lambda: handler.call(context.event, context)))
+            future = (
+                self._threads.run(lambda: bench.in_thread(lambda: handler.call(context.event, context)))
+                if seat is None
+                else seat.answer
+            )
         except RuntimeError as error:
             # No fault of the event, whatever the consumer takes for fatal.
             raise TransientError(f"no thread for the handler: {error}", "NO_THREAD") from error

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from consumers.flow import Flow, Line
 from consumers.handlers import plain
+from consumers.sources.source import Share
 
 
 class Permits:
@@ -23,7 +24,11 @@ class Permits:
     @property
     def room(self) -> int:
         """Permits that are free in all."""
-        return 0 if self._flow.stands_still else max(0, self._concurrency - self._flow.active)
+        return 0 if self._flow.stands_still else self._room_apart + self._flow.room_in_batches
+
+    @property
+    def _room_apart(self) -> int:
+        return max(0, self._concurrency - self._flow.active_apart)
 
     @property
     def idle(self) -> bool:
@@ -36,20 +41,35 @@ class Permits:
 
     def paused(self, event_type: str) -> bool:
         """Whether nothing of this type is to begin for now, whatever room there is."""
-        return all(event_type in line.paused for line in self._lines_of(event_type))
+        return all(plain(event_type) in line.paused for line in self._lines_of(event_type))
 
-    def rooms(self, event_types: Iterable[str]) -> Mapping[str, int]:
+    def shares(self, event_types: Iterable[str]) -> Sequence[Share]:
         """How many of each of these types may begin now; those of which none may are left out.
 
-        Types of one handler share its permits. Which of them is served first is for the caller, by their order.
+        Types of one handler share its permits. Which of them is served first is for the caller, by their order. A type
+        with handlers of both kinds, in two versions, is with those that it has more room in.
         """
-        room = self.room
+        if self._flow.stands_still:
+            return []
+        rooms, in_batches = self._rooms(event_types), set[str]()
+        for event_type in rooms:
+            widest = max(self._lines_of(event_type), key=lambda line: line.limit - line.active)
+            if widest.in_batches:
+                in_batches.add(event_type)
+        apart = {event_type: room for event_type, room in rooms.items() if event_type not in in_batches}
+        batches = {event_type: room for event_type, room in rooms.items() if event_type in in_batches}
+        shares = (Share(self._room_apart, apart), Share(sum(batches.values()), batches))
+        return [share for share in shares if share.rooms]
+
+    def _rooms(self, event_types: Iterable[str]) -> Mapping[str, int]:
+        room = self._room_apart
         left: dict[Line, int] = {}
         rooms: dict[str, int] = {}
         for event_type in event_types:
             lines = [line for line in self._lines_of(event_type) if plain(event_type) not in line.paused]
             for line in lines:
-                left.setdefault(line, min(room, line.limit - line.active))
+                free = line.limit - line.active
+                left.setdefault(line, free if line.in_batches else min(room, free))
             found = max((left[line] for line in lines), default=0)
             if found > 0:
                 rooms[event_type] = found

@@ -192,10 +192,11 @@ class Runtime:
     def _build(self, facts: Facts, state: Any, stack: AsyncExitStack) -> None:
         consumer, outside = self._consumer, self._outside
         clock = outside.clock
-        self._lines = {handler: Line(handler, handler.concurrency) for handler in self._handlers.all()}
+        self._lines = {handler: Line(handler, handler.most) for handler in self._handlers.all()}
         self._lines[None] = Line(None, self._concurrency)
-        self._flow = Flow(clock, self._lines.values(), self._wake, self._give_back)
-        self._crew = Crew(self._concurrency, self._flow.take, self._work, clock)
+        self._flow = Flow(clock, self._lines.values(), self._wake, self._give_back, self._concurrency)
+        most = self._concurrency + sum(line.limit for line in self._lines.values() if line.in_batches)
+        self._crew = Crew(most, self._flow.take, self._work, clock)
         self._gate = Gate(
             consumer=consumer.name,
             pause=self._flow.pause,

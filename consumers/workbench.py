@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -85,11 +86,17 @@ class Workbench:
         return sentence if stage is None else f"failed at stage {stage}: {sentence}"
 
     def in_thread(self, call: Callable[[], _T]) -> _T:
-        """Call the handler, in its thread. Where it is abandoned there, it is the last to leave."""
+        """Call the handler, in its thread."""
+        with self.held():
+            return call()
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """While a thread works with it. Where it is abandoned there, the thread is the last to leave."""
         with self._lock:
             self._in_thread = True
         try:
-            return call()
+            yield
         finally:
             with self._lock:
                 self._in_thread = False

@@ -9,9 +9,9 @@ from typing import Final, Protocol
 from consumers.clock import Clock
 from consumers.events import ClaimMade, InboxAway, InboxBack, LeaseRecovered
 from consumers.inbox.inbox import Inbox
-from consumers.inbox.rows import Claimed, Owned
+from consumers.inbox.rows import Claimed, Head, Owned
 from consumers.inbox.table import MOST_ROWS, Table
-from consumers.sources.source import Demand, Take
+from consumers.sources.source import Demand, Share, Take
 from idempotency import StoreUnavailableError
 from relay.kernel.backoff import Backoff, Delay, Jitter, uniform
 from relay.kernel.observe import Observe
@@ -126,10 +126,11 @@ class Claiming:
         now = self._clock.monotonic()
         if suspects := self._due(self._suspects, demand, now):
             return await self._one_alone(suspects, take, demand)
-        room = demand.room
-        if not room:
+        if not demand.room:
             return False
-        claimed = await self._ready(self._due(self._types, demand, now), room, take, demand)
+        claimed = 0
+        for share in demand.shares(self._due(self._types, demand, now)):
+            claimed += await self._ready(share, take, demand)
         if self._keyed and demand.room:
             claimed += await self._heads(take, demand)
         return bool(claimed)
@@ -145,15 +146,13 @@ class Claiming:
             self._suspects.clear()
         return True
 
-    async def _ready(self, event_types: Sequence[str], room: int, take: Take, demand: Demand) -> int:
+    async def _ready(self, share: Share, take: Take, demand: Demand) -> int:
         # Of a type without a handler the longest waiting alone: those behind it have not waited for long enough yet.
-        rooms = {each: room if demand.handled(each) else 1 for each, room in demand.rooms(event_types).items()}
-        if not rooms:
-            return 0
+        rooms = {each: room if demand.handled(each) else 1 for each, room in share.rooms.items()}
         for event_type in rooms:
             # Whatever arrives from here on counts; the last served is the first no longer.
             del self._types[event_type]
-        most = min(room, MOST_ROWS)
+        most = min(share.most, MOST_ROWS)
         claimed = await self._claimed("ready", most, self._table.claim_ready(rooms, most), take)
         found = dict.fromkeys(rooms, 0)
         for each in claimed:
@@ -171,12 +170,7 @@ class Claiming:
         self._after = heads[-1].key if len(heads) == most else ""
         self._round.due_in = min([self._round.due_in, *(head.due_in for head in heads if head.due_in > 0)])
         ready = [head for head in heads if head.ready and _meant(head.event_type, head.due_in, demand)]
-        rooms = dict(demand.rooms(dict.fromkeys(head.event_type for head in ready)))
-        chosen: list[int] = []
-        for head in ready:
-            if rooms.get(head.event_type, 0) > 0 and len(chosen) < demand.room:
-                rooms[head.event_type] -= 1
-                chosen.append(head.id)
+        chosen = _chosen(ready, demand.shares(dict.fromkeys(head.event_type for head in ready)))
         claimed = await self._claimed("key", len(chosen), self._table.claim_heads(chosen), take) if chosen else []
         self._round.fruitful = bool(claimed)
         self._round.claimed += len(claimed)
@@ -271,3 +265,18 @@ class Claiming:
 def _meant(event_type: str, due_in: float, demand: Demand) -> bool:
     """Whether it is for this process: it has a handler, or has left it to others that may have one for long enough."""
     return demand.handled(event_type) or due_in <= -UNKNOWN_SECONDS
+
+
+def _chosen(heads: Sequence[Head], shares: Sequence[Share]) -> list[int]:
+    """Those of them that there is room for, by their order."""
+    chosen: list[int] = []
+    rooms = {event_type: room for share in shares for event_type, room in share.rooms.items()}
+    left = [share.most for share in shares]
+    place = {event_type: number for number, share in enumerate(shares) for event_type in share.rooms}
+    for head in heads:
+        of = place.get(head.event_type)
+        if of is not None and rooms[head.event_type] > 0 and left[of] > 0:
+            rooms[head.event_type] -= 1
+            left[of] -= 1
+            chosen.append(head.id)
+    return chosen

@@ -34,6 +34,16 @@ class Facts:
     counts_attempts: bool | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Permits that some types have together."""
+
+    most: int
+    """In all."""
+    rooms: Mapping[str, int]
+    """Of each type."""
+
+
 class Demand(Protocol):
     """What the process can take now. None of it is taken by asking: whoever hands over a delivery fills a permit."""
 
@@ -60,10 +70,11 @@ class Demand(Protocol):
         """Whether nothing of this type is to begin for now, whatever room there is."""
         ...
 
-    def rooms(self, event_types: Iterable[str]) -> Mapping[str, int]:
+    def shares(self, event_types: Iterable[str]) -> "Sequence[Share]":
         """How many of each of these types may begin now; those of which none may are left out.
 
-        Which types are served first is for the caller, by their order.
+        What batches take is apart from what all other handlers share. Which types are served first is for the caller,
+        by their order.
         """
         ...
 

@@ -26,6 +26,8 @@ PATIENCE: Final = 10.0
 UNSET: Final[Any] = object()
 _RETENTION = timedelta(days=7)
 _BLINK = 0.02
+# The clock goes in steps of its own.
+_STEP = 0.001
 
 
 class Message(Protocol):
@@ -60,6 +62,7 @@ class Deliveries:
         self._bodies: dict[str, tuple[bytes, dict[str, str], str]] = {}
         self._sequence = 0
         self._news = asyncio.Event()
+        self._batch_wait = max((each.batch_wait for each in world.consumer.handlers.all() if each.batch), default=0.0)
         self._process: Process | None = None
 
     @property
@@ -191,7 +194,7 @@ class Deliveries:
             async with asyncio.timeout(PATIENCE):
                 while not self._unseen.get(name):
                     self._news.clear()
-                    await self._something()
+                    await self._something_in_batches() if self._batch_wait else await self._something()
         except TimeoutError:
             raise AssertionError(f"{name}: {self._state(name)}") from None
         found = self._unseen[name].pop(0)
@@ -285,6 +288,16 @@ class Deliveries:
                 return await self.wait_for(event_id)
             await self.step()
         return await self.wait_for(event_id)
+
+    async def _something_in_batches(self) -> None:
+        """Wait for something, and let the moment go by for which a batch waits until it is full."""
+        await settle()
+        due = self.clock.next_due()
+        if not self._news.is_set() and due is not None and due <= self._batch_wait + _STEP:
+            await self.clock.advance(due)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_BLINK):
+                await self._something()
 
     async def _something(self) -> None:
         task = self._process.task if self._process else None

@@ -78,6 +78,23 @@ async def test_fan_out(inbox_database: str) -> None:
     assert told == [("eve's anna", "On waiting")]
 
 
+async def test_batches(inbox_database: str) -> None:
+    """One request for all, and each mail's own end."""
+    requests: list[list[str]] = []
+
+    async def send_all(mails: list[str]) -> list[str]:
+        requests.append(sorted(mails))
+        return [{"a": "ok", "b": "no such address"}.get(mail, "busy") for mail in mails]
+
+    mails: Consumer = run("batch.py", provider=SimpleNamespace(send_all=send_all))["mails"]
+    async with in_memory(mails, database=inbox_database) as deliveries:
+        events = [deliveries.publish("mail.due", mail) for mail in "abc"]
+        fates = [(await deliveries.wait_for(event)).fate for event in events]
+
+    assert fates == [Fate.DONE, Fate.INVALID, Fate.RETRIED]
+    assert requests == [["a", "b", "c"]]
+
+
 async def test_two_steps(inbox_database: str) -> None:
     """Each send comes to what its receipt says, and a device that is gone is deactivated."""
     provider = Provider()

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -18,8 +18,10 @@ from consumers.delivery import Delivery
 from consumers.flow import Flow, Line
 from consumers.handlers import Handler
 from consumers.job import Job
+from consumers.permits import Permits
 from consumers.received import Received
 from consumers.retry import Exponential
+from consumers.sources.source import Share
 
 
 @dataclass
@@ -484,3 +486,37 @@ def test_a_rest_of_no_time_is_a_turn_behind_the_others(seconds: float) -> None:
     assert bench.flow.take() is first
     bench.flow.rest(first, seconds)
     assert bench.flow.take() is second
+
+
+async def test_batches_take_no_permit_that_others_share() -> None:
+    """What is not in batches is bounded in all; a batch by its own line alone, and neither waits for the other."""
+    lines = {
+        "a": Line(handler("a", 5), 5),
+        "b": Line(handler("b", 5), 5),
+        "batch": Line(replace(handler("batch", 1), batch=4), 4),
+    }
+    given_back: list[Job] = []
+    flow = Flow(HandClock(), lines.values(), lambda: None, lambda job, _: given_back.append(job), 3)
+    permits = Permits(flow, lambda event_type: [lines[event_type]], 3)
+    assert (permits.room, permits.shares(["a", "batch", "b"])) == (
+        7,
+        [Share(3, {"a": 3, "b": 3}), Share(4, {"batch": 4})],
+    )
+    for name in ("a", "b", "batch"):
+        for _ in range(5):
+            flow.offer(job_on(lines[name], name))
+    taken: list[Job] = []
+    while (job := flow.take()) is not None:
+        taken.append(job)
+    assert Counter(job.subject.event_type for job in taken)["batch"] == 4
+    assert len(taken) == 7
+    assert (permits.room, permits.shares(["a", "batch"])) == (0, [])
+
+    flow.finish(next(job for job in taken if job.subject.event_type == "batch"))
+    assert [job.subject.event_type for job in iter(flow.take, None)] == ["batch"]
+    flow.finish(next(job for job in taken if job.subject.event_type == "a"))
+    (single,) = iter(flow.take, None)
+    assert single.subject.event_type in {"a", "b"}
+    flow.close()
+    assert permits.shares(["a", "batch"]) == []
+    assert len(given_back) == 15 - len(taken) - 2
