@@ -12,7 +12,7 @@ import pytest
 from psycopg import sql
 from psycopg_pool import ConnectionPool
 
-from consumers import Consumer, Received
+from consumers import Consumer, Context, Received
 from consumers.clock import SystemClock
 from consumers.events import Fate
 from consumers.inbox import effects
@@ -229,3 +229,29 @@ async def test_a_servers_own_isolation_changes_nothing(inbox_database: str, proc
             receiving = asyncio.create_task(processes().receive([arrival]))
             await holds(lambda: bool(connection.execute(WAITING).fetchall()), "it waits for that transaction")
         assert await receiving == set()
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+async def test_a_transaction_that_is_older_than_a_heartbeat_completes(inbox_database: str, level: str) -> None:
+    """Its snapshot has the lease as it was; that is left to its end, and then it is gone as any other."""
+    snapshot, beat = asyncio.Event(), asyncio.Event()
+
+    async def handler(event: Received[Any], ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await connection.execute(f"set transaction isolation level {level}")
+            await connection.execute("select from inbox_history")
+            snapshot.set()
+            await beat.wait()
+            await ctx.complete(connection)
+
+    async with running(inbox_database, handler, timeout=None) as deliveries:
+        event = deliveries.publish("order.paid")
+        await snapshot.wait()
+        (before,) = leases(inbox_database)
+        await deliveries.advance(15.1)
+        await holds(lambda: leases(inbox_database) != [before], "it is renewed")
+        beat.set()
+        assert (await deliveries.wait_for(event)).fate is Fate.DONE
+        await deliveries.advance(61)
+        await holds(lambda: leases(inbox_database) == [], "nothing is left of it")
+    assert history(inbox_database, event) == ["created", "processing", "done"]
