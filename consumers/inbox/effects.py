@@ -26,6 +26,8 @@ _TAKES: Final = "ctx.complete takes a connection or session of psycopg, psycopg2
 _UNKEPT: Final = "the event would be completed whether or not its effect is there"
 # How long a handler waits for a connection that others have; shorter than any handler's own time.
 _WAIT_SECONDS: Final = 20.0
+# A pooler makes up another process than the one that is there.
+_WHO: Final = "select pg_backend_pid()"
 
 
 class Connections:
@@ -45,7 +47,13 @@ class Connections:
         self._refuse_cut()
         if self._pool is None:
             self._pool = AsyncConnectionPool(
-                self._conninfo, min_size=0, max_size=self._most, timeout=_WAIT_SECONDS, open=False, check=_alive_async
+                self._conninfo,
+                min_size=0,
+                max_size=self._most,
+                timeout=_WAIT_SECONDS,
+                open=False,
+                check=_alive_async,
+                configure=_prepare_nothing_behind_a_pooler_async,
             )
             await self._pool.open()
         async with self._pool.connection() as connection:
@@ -58,7 +66,13 @@ class Connections:
         with self._making:  # handlers come from threads of their own, several at once
             if self._thread_pool is None:
                 self._thread_pool = ConnectionPool(
-                    self._conninfo, min_size=0, max_size=self._most, timeout=_WAIT_SECONDS, open=True, check=_alive
+                    self._conninfo,
+                    min_size=0,
+                    max_size=self._most,
+                    timeout=_WAIT_SECONDS,
+                    open=True,
+                    check=_alive,
+                    configure=_prepare_nothing_behind_a_pooler,
                 )
         with self._thread_pool.connection() as connection:
             yield connection
@@ -139,6 +153,21 @@ def _owned(owned: Owned, answers: Sequence[str | bytes]) -> None:
             f"delivery {owned.id} is no longer this handler's: its lease was over, and somebody else has it or has "
             "completed it; the transaction must be rolled back"
         )
+
+
+async def _prepare_nothing_behind_a_pooler_async(connection: psycopg.AsyncConnection[Any]) -> None:
+    """The next transaction may be in another session of the server, which knows nothing of what was prepared."""
+    answers = await connection.execute(_WHO)
+    if await answers.fetchone() != (connection.info.backend_pid,):
+        connection.prepare_threshold = None
+    await connection.rollback()
+
+
+def _prepare_nothing_behind_a_pooler(connection: psycopg.Connection[Any]) -> None:
+    """The same for a thread's."""
+    if connection.execute(_WHO).fetchone() != (connection.info.backend_pid,):
+        connection.prepare_threshold = None
+    connection.rollback()
 
 
 async def _alive_async(connection: psycopg.AsyncConnection[Any]) -> None:

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool
 
 from consumers import Consumer, Context, Received
@@ -24,6 +25,7 @@ from consumers.outcome import Retry
 from consumers.testing import Deliveries, in_memory
 from consumers.testing.clock import settle
 from relay.postgres.connect import connect_async
+from tests.integration.test_pooled import Pooler
 from tests.support.inbox import history, leases, row
 from tests.support.inbox_rows import store
 from tests.support.waiting import until_async
@@ -255,3 +257,22 @@ async def test_a_transaction_that_is_older_than_a_heartbeat_completes(inbox_data
         await deliveries.advance(61)
         await holds(lambda: leases(inbox_database) == [], "nothing is left of it")
     assert history(inbox_database, event) == ["created", "processing", "done"]
+
+
+async def test_behind_a_pooler_a_handlers_transactions_prepare_nothing(inbox_database: str) -> None:
+    """The next one may be in another session of the server; on a session of one's own, what is repeated is prepared."""
+    parts = conninfo_to_dict(inbox_database)
+    pooler = Pooler(str(parts["host"]), int(str(parts["port"])))
+    try:
+        for url, threshold in (
+            (make_conninfo(inbox_database, host="127.0.0.1", port=pooler.port), None),
+            (inbox_database, 5),
+        ):
+            connections = effects.Connections(url, "", 1)
+            async with connections.transaction() as connection:
+                assert connection.prepare_threshold == threshold
+            with connections.transaction_in_thread() as in_thread:
+                assert in_thread.prepare_threshold == threshold
+            await connections.close()
+    finally:
+        pooler.refuse()
