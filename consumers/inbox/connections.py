@@ -13,6 +13,8 @@ from relay.postgres.connect import conninfo
 
 # How long a handler waits for a connection that others have; shorter than any handler's own time.
 _WAIT_SECONDS: Final = 20.0
+# A pooler makes up another process than the one that is there.
+_WHO: Final = "select pg_backend_pid()"
 
 
 class Connections:
@@ -32,7 +34,13 @@ class Connections:
         self._refuse_cut()
         if self._pool is None:
             self._pool = AsyncConnectionPool(
-                self._conninfo, min_size=0, max_size=self._most, timeout=_WAIT_SECONDS, open=False, check=_alive_async
+                self._conninfo,
+                min_size=0,
+                max_size=self._most,
+                timeout=_WAIT_SECONDS,
+                open=False,
+                check=_alive_async,
+                configure=_prepare_nothing_behind_a_pooler_async,
             )
             await self._pool.open()
         async with self._pool.connection() as connection:
@@ -45,7 +53,13 @@ class Connections:
         with self._making:  # handlers come from threads of their own, several at once
             if self._thread_pool is None:
                 self._thread_pool = ConnectionPool(
-                    self._conninfo, min_size=0, max_size=self._most, timeout=_WAIT_SECONDS, open=True, check=_alive
+                    self._conninfo,
+                    min_size=0,
+                    max_size=self._most,
+                    timeout=_WAIT_SECONDS,
+                    open=True,
+                    check=_alive,
+                    configure=_prepare_nothing_behind_a_pooler,
                 )
         with self._thread_pool.connection() as connection:
             yield connection
@@ -64,6 +78,21 @@ class Connections:
             await self._pool.close(timeout=1.0)
         if self._thread_pool is not None:
             await asyncio.to_thread(self._thread_pool.close, 1.0)
+
+
+async def _prepare_nothing_behind_a_pooler_async(connection: psycopg.AsyncConnection[Any]) -> None:
+    """The next transaction may be in another session of the server, which knows nothing of what was prepared."""
+    answers = await connection.execute(_WHO)
+    if await answers.fetchone() != (connection.info.backend_pid,):
+        connection.prepare_threshold = None
+    await connection.rollback()
+
+
+def _prepare_nothing_behind_a_pooler(connection: psycopg.Connection[Any]) -> None:
+    """The same for a thread's."""
+    if connection.execute(_WHO).fetchone() != (connection.info.backend_pid,):
+        connection.prepare_threshold = None
+    connection.rollback()
 
 
 async def _alive_async(connection: psycopg.AsyncConnection[Any]) -> None:

@@ -108,6 +108,7 @@ create table inbox_subscribers (
 );
 
 -- The effect's own transaction completes the delivery: both are there, or neither. False: it is no longer the caller's.
+-- Where a snapshot is older than the last heartbeat, the lease cannot be deleted: whoever recovers finds that it is over.
 create function inbox_complete(said jsonb) returns boolean
 language sql
 volatile
@@ -124,6 +125,7 @@ as $$
         delete from inbox_leases as lease
          using completed
          where lease.delivery_id = completed.id and lease.token = completed.token
+           and current_setting('transaction_isolation') = 'read committed'
     ), told as (
         insert into inbox_history (delivery_id, what) select id, 'done' from completed
     )

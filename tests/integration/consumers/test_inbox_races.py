@@ -10,9 +10,10 @@ from uuid import UUID, uuid4
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool
 
-from consumers import Consumer, Received
+from consumers import Consumer, Context, Received
 from consumers.clock import SystemClock
 from consumers.events import Fate
 from consumers.inbox import connections as module
@@ -24,6 +25,7 @@ from consumers.outcome import Retry
 from consumers.testing import Deliveries, in_memory
 from consumers.testing.clock import settle
 from relay.postgres.connect import connect_async
+from tests.integration.test_pooled import Pooler
 from tests.support.inbox import history, leases, row
 from tests.support.inbox_rows import store
 from tests.support.waiting import until_async
@@ -229,3 +231,48 @@ async def test_a_servers_own_isolation_changes_nothing(inbox_database: str, proc
             receiving = asyncio.create_task(processes().receive([arrival]))
             await holds(lambda: bool(connection.execute(WAITING).fetchall()), "it waits for that transaction")
         assert await receiving == set()
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+async def test_a_transaction_that_is_older_than_a_heartbeat_completes(inbox_database: str, level: str) -> None:
+    """Its snapshot has the lease as it was; that is left to its end, and then it is gone as any other."""
+    snapshot, beat = asyncio.Event(), asyncio.Event()
+
+    async def handler(event: Received[Any], ctx: Context) -> None:
+        async with ctx.transaction() as connection:
+            await connection.execute(f"set transaction isolation level {level}")
+            await connection.execute("select from inbox_history")
+            snapshot.set()
+            await beat.wait()
+            await ctx.complete(connection)
+
+    async with running(inbox_database, handler, timeout=None) as deliveries:
+        event = deliveries.publish("order.paid")
+        await snapshot.wait()
+        (before,) = leases(inbox_database)
+        await deliveries.advance(15.1)
+        await holds(lambda: leases(inbox_database) != [before], "it is renewed")
+        beat.set()
+        assert (await deliveries.wait_for(event)).fate is Fate.DONE
+        await deliveries.advance(61)
+        await holds(lambda: leases(inbox_database) == [], "nothing is left of it")
+    assert history(inbox_database, event) == ["created", "processing", "done"]
+
+
+async def test_behind_a_pooler_a_handlers_transactions_prepare_nothing(inbox_database: str) -> None:
+    """The next one may be in another session of the server; on a session of one's own, what is repeated is prepared."""
+    parts = conninfo_to_dict(inbox_database)
+    pooler = Pooler(str(parts["host"]), int(str(parts["port"])))
+    try:
+        for url, threshold in (
+            (make_conninfo(inbox_database, host="127.0.0.1", port=pooler.port), None),
+            (inbox_database, 5),
+        ):
+            connections = module.Connections(url, "", 1)
+            async with connections.transaction() as connection:
+                assert connection.prepare_threshold == threshold
+            with connections.transaction_in_thread() as in_thread:
+                assert in_thread.prepare_threshold == threshold
+            await connections.close()
+    finally:
+        pooler.refuse()
