@@ -8,6 +8,7 @@ from consumers.dead_letters import LEFT_OUT, PREFIX, REPLAYED_FOR, original_attr
 from consumers.decode import decode
 from consumers.delivery import Delivery
 from consumers.received import Received
+from relay.patterns import matches
 
 UNDECODABLE: Final = "UNDECODABLE"
 FOREIGN: Final = "FOREIGN"
@@ -114,7 +115,7 @@ class Choice:
         """Whether it is meant."""
         return (
             self.consumer in (None, letter.consumer)
-            and (not self.event_types or any(_matches(each, letter.event_type) for each in self.event_types))
+            and (not self.event_types or any(matches(each, letter.event_type) for each in self.event_types))
             and (not self.event_ids or letter.event_id in self.event_ids)
             and (not self.codes or letter.code in self.codes)
         )
@@ -122,10 +123,6 @@ class Choice:
     def replays(self, letter: DeadLetter) -> bool:
         """Whether it is meant, and named where it has to be."""
         return self.takes(letter) and (letter.code not in ON_DEMAND or letter.code in self.codes)
-
-
-def _matches(pattern: str, event_type: str) -> bool:
-    return event_type.startswith(pattern[:-1]) if pattern.endswith("*") else event_type == pattern
 
 
 def _forwarded_from(attributes: Mapping[str, str]) -> str:

@@ -10,10 +10,7 @@ from structlog.typing import FilteringBoundLogger
 from consumers import inbox_lines, send_lines
 from consumers.dedup.protocol import Mode
 from consumers.events import (
-    ArtifactReused,
-    ArtifactUploaded,
     CompletionUnwritten,
-    ConfirmFailed,
     ConsumerStarted,
     ConsumerStats,
     ConsumerStopped,
@@ -22,33 +19,16 @@ from consumers.events import (
     DeliverySettled,
     Fate,
     HandlerOverdue,
-    Heartbeat,
-    HeartbeatFailed,
-    InboxAway,
-    InboxBack,
-    InboxCleaned,
-    LeaseRecovered,
-    Moved,
-    NoteLost,
     OutcomeIgnored,
     PipelineFault,
-    ProgressMade,
     ResultUnkept,
-    RevisionRequeued,
-    ScratchLeft,
     SettleFailed,
     SourceAway,
     SourceBack,
-    StageEnded,
     StartWarning,
     StoreAway,
     StoreBack,
-    Stored,
     Throttled,
-    TicketsAsked,
-    TicketSettled,
-    UpkeepFailed,
-    WakeUpLost,
 )
 from consumers.inbox_lines import InboxEvent, InboxLines, inbox_fields
 from consumers.received import Subject
@@ -112,31 +92,23 @@ class LogLines:
             self._tell(event)
 
     def _tell(self, event: Told) -> None:
+        # What has lines of its own elsewhere.
+        if isinstance(event, InboxEvent):
+            self._inbox.tell(event)
+            return
+        if isinstance(event, Work):
+            write_work(self._lines, event, _event(event.consumer, event.subject), events=self._events)
+            return
+        if isinstance(event, Send):
+            write_send(self._lines, event, events=self._events)
+            return
         match event:
             case DeliverySettled():
                 self._settled(event)
             case HandlerOverdue() | CompletionUnwritten() | ResultUnkept() | OutcomeIgnored() | PipelineFault():
                 self._delivery(event)
-            case StageEnded() | ProgressMade() | ArtifactUploaded() | ArtifactReused() | NoteLost() | ScratchLeft():
-                write_work(self._lines, event, _event(event.consumer, event.subject), events=self._events)
             case StoreAway() | StoreBack() | SourceAway() | SourceBack() | SettleFailed() | DeadLetterFailed():
                 self._outage(event)
-            case (
-                Heartbeat()
-                | HeartbeatFailed()
-                | InboxAway()
-                | InboxBack()
-                | InboxCleaned()
-                | LeaseRecovered()
-                | Moved()
-                | RevisionRequeued()
-                | Stored()
-                | UpkeepFailed()
-                | WakeUpLost()
-            ):
-                self._inbox.tell(event)
-            case TicketSettled() | TicketsAsked() | ConfirmFailed():
-                write_send(self._lines, event, events=self._events)
             case ConsumerStarted() | ConsumerStopped() | ConsumerStats() | StartWarning():
                 self._life(event)
             case DeliveriesLost() | Throttled():

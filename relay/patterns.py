@@ -7,7 +7,7 @@ default for that.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar
 
@@ -45,7 +45,7 @@ class ByType(Generic[Value]):
     def _remember(self, event_type: str) -> Value:
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
-        matching = (value for pattern, value in self.most_specific_first if _matches(pattern, event_type))
+        matching = (value for pattern, value in self.most_specific_first if matches(pattern, event_type))
         return self._known.setdefault(event_type, next(matching, self.default))
 
 
@@ -81,6 +81,20 @@ def pattern_fault(pattern: str, for_all: str) -> str | None:
     return None
 
 
+def matches(pattern: str, event_type: str) -> bool:
+    """Whether an event type is meant by a pattern."""
+    return event_type.startswith(pattern[:-1]) if pattern.endswith("*") else event_type == pattern
+
+
+def by_kind(patterns: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The event types among patterns, and the beginnings, without their `*`: for who compares in SQL."""
+    given = list(patterns)
+    return (
+        [pattern for pattern in given if not pattern.endswith("*")],
+        [pattern[:-1] for pattern in given if pattern.endswith("*")],
+    )
+
+
 def shown(text: str) -> str:
     """A part of a list as a sentence may repeat it."""
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
@@ -90,7 +104,3 @@ def _specificity(choice: tuple[str, object]) -> tuple[bool, int, str]:
     """Sorts exact types before beginnings, and longer beginnings before shorter ones."""
     pattern, _ = choice
     return pattern.endswith("*"), -len(pattern), pattern
-
-
-def _matches(pattern: str, event_type: str) -> bool:
-    return event_type.startswith(pattern[:-1]) if pattern.endswith("*") else event_type == pattern

@@ -20,6 +20,7 @@ from relay.envelope import attributes_fault
 from relay.errors import OperateError
 from relay.kernel.clock import Clock
 from relay.kernel.failure import sentence
+from relay.patterns import by_kind
 from relay.postgres.statements import texts
 
 GIVEN_UP: Final = "given up"
@@ -129,12 +130,12 @@ class Outbox:
 
     async def page(self, position: Any, size: int, floor: float | None) -> Page:
         """The events behind an id."""
-        patterns = self._reader.handlers.patterns()
+        types, beginnings = by_kind(self._reader.handlers.patterns())
         rows = await self._session.ask(
             "outbox_page",
             {
-                "types": texts([each for each in patterns if not each.endswith("*")]),
-                "beginnings": texts([each.removesuffix("*") for each in patterns if each.endswith("*")]),
+                "types": texts(types),
+                "beginnings": texts(beginnings),
                 "after": 0 if position is None else position,
                 "newest": self._newest,
                 "rows": size,

@@ -16,6 +16,7 @@ from consumers.inbox.schema import INBOX
 from consumers.inbox.session import Session
 from consumers.inbox.table import MOST_ROWS
 from idempotency import StoreUnavailableError
+from relay.patterns import by_kind
 from relay.postgres.connect import connect_async
 from relay.postgres.schema import Versions
 from relay.postgres.statements import numbers, texts
@@ -158,13 +159,13 @@ def _road(choice: Choice, page: Page) -> str:
 
 
 def _values(choice: Choice) -> dict[str, object]:
-    beginnings = [pattern[:-1] for pattern in choice.event_types if pattern.endswith("*")]
+    types, beginnings = by_kind(choice.event_types)
     return {
         "ids": numbers(choice.ids),
         "event_ids": texts([str(event_id) for event_id in choice.event_ids]),
         "states": texts([state.value for state in choice.states]),
         **{state.value: state in choice.states for state in State},
-        "types": texts([event_type for event_type in choice.event_types if not event_type.endswith("*")]),
+        "types": texts(types),
         "prefixes": texts(beginnings),
         "codes": texts(list(choice.codes)),
         "key": choice.ordering_key,
