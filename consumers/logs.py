@@ -57,6 +57,7 @@ _CONSEQUENCES = {
     Fate.LEASE_LOST: "somebody else may act on the event as well; what this handler did or answered does not count",
 }
 _FAILED_IN_INBOX = "the delivery has failed: it stays in the inbox, and is not handled again unless it is retried"
+_UNREAD_IN_INBOX = "the row of the outbox holds no event: its delivery has failed, and stays in the inbox"
 _BURIED = (Fate.DEAD, Fate.INVALID, Fate.UNDECODABLE)
 
 
@@ -83,6 +84,7 @@ class LogLines:
         self._inbox = InboxLines(self._lines)
         self._subscriptions: dict[str, str] = {}
         self._with_inbox: set[str] = set()
+        self._without_broker: set[str] = set()
         self._unsettled_at: dict[str, float] = {}
 
     def __call__(self, event: object) -> None:
@@ -145,6 +147,7 @@ class LogLines:
 
     def _failed_delivery(self, level: str, event: DeliverySettled) -> None:
         error, inbox = event.error, event.consumer in self._with_inbox
+        broker = event.consumer not in self._without_broker
         self._lines.write(
             level,
             "delivery_failed",
@@ -152,10 +155,8 @@ class LogLines:
             code=event.code or (code(error) if error else event.fate.name),
             error=redacted(event.reason) if event.reason else sentence(error) if error else "",
             raised_at=origin(error) if error else [],
-            consequence=_FAILED_IN_INBOX
-            if inbox and event.fate in (Fate.DEAD, Fate.INVALID)
-            else _CONSEQUENCES[event.fate],
-            remedy=of_delivery(event.fate, event.code, event.consumer, inbox=inbox),
+            consequence=_consequence(event.fate, inbox=inbox, broker=broker),
+            remedy=of_delivery(event.fate, event.code, event.consumer, inbox=inbox, broker=broker),
         )
 
     def _settled_delivery(self, level: str, name: str, event: DeliverySettled) -> None:
@@ -306,6 +307,8 @@ class LogLines:
                 self._subscriptions[event.consumer] = event.subscription
                 if event.dedup == Mode.INBOX.value:
                     self._with_inbox.add(event.consumer)
+                if not event.dead_letter_topic:
+                    self._without_broker.add(event.consumer)
                 fields = {**asdict(event), "event_types": list(event.event_types)}
                 self._lines.write("info", "consumer_started", **fields)
             case ConsumerStopped():
@@ -364,6 +367,16 @@ class LogLines:
                 self._lines.write(level, "stopped", abandoned=list(event.abandoned), seconds=round(event.seconds, 3))
             case _:
                 assert_never(event)
+
+
+def _consequence(fate: Fate, *, inbox: bool, broker: bool) -> str:
+    match fate:
+        case Fate.DEAD | Fate.INVALID if inbox:
+            return _FAILED_IN_INBOX
+        case Fate.UNDECODABLE if not broker:
+            return _UNREAD_IN_INBOX
+        case _:
+            return _CONSEQUENCES[fate]
 
 
 def _named(kind: str, subject: str) -> dict[str, Any]:

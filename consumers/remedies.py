@@ -18,7 +18,7 @@ _OF_DEAD: Final = {
 _OF_LOGINS: Final = ("authentication failed", "no password supplied", "no pg_hba.conf entry")
 
 
-def of_delivery(fate: Fate, code: str, consumer: str, *, inbox: bool = False) -> str:
+def of_delivery(fate: Fate, code: str, consumer: str, *, inbox: bool = False, broker: bool = True) -> str:
     """About a delivery that failed."""
     match fate, code:
         case Fate.RETRIED, "NEWER_VERSION":
@@ -31,6 +31,8 @@ def of_delivery(fate: Fate, code: str, consumer: str, *, inbox: bool = False) ->
             return f"{_OF_DEAD.get(code, 'mend what the error says')}; {_replay(inbox=inbox)}"
         case Fate.INVALID, _:
             return "correct the producer, or the model that the handler takes; " + _replay(inbox=inbox)
+        case Fate.UNDECODABLE, _ if not broker:
+            return "see who writes to the outbox other than by emit; such a row cannot be handled"
         case Fate.UNDECODABLE, _:
             return "see who publishes to the topic beside the relay; such a message cannot be handled"
         case Fate.LEASE_LOST, _:

@@ -869,6 +869,17 @@ def test_what_fails_with_an_inbox_is_no_dead_letter(fate: Fate) -> None:
     assert lost["remedy"].endswith("INBOX_LEASE_MS")
 
 
+def test_a_row_of_the_outbox_that_is_no_event_is_no_dead_letter() -> None:
+    """Without a broker there is no topic that it could be in, and nobody who publishes to one."""
+    log = Log(started=False)
+    log.tell(replace(STARTED, dedup="inbox", subscription="outbox", dead_letter_topic=""))
+    log.tell(settled(Fate.UNDECODABLE, subject=NO_EVENT))
+
+    undecodable = log.lines()[1]
+    assert "stays in the inbox" in undecodable["consequence"]
+    assert "writes to the outbox" in undecodable["remedy"]
+
+
 def test_an_inbox_that_is_away_is_told_for_each_operation() -> None:
     """Claiming may work again while receiving does not yet."""
     log = Log()
