@@ -62,7 +62,7 @@ class Table:
         types: dict[str, float] = {}
         suspects: dict[str, float] = {}
         keyed = False
-        for kind, event_type, due_in in await self._claims.ask("look", self._whose):
+        for kind, event_type, due_in in await self._claims.ask("look", {**self._whose, **self._shard}):
             match kind:
                 case "type":
                     types[event_type] = float(due_in)

@@ -34,6 +34,7 @@ ID, READY_INDEX, KEYED, SUSPECT = (f"inbox_deliveries_{name}" for name in ("pkey
 LEASE, EXPIRY = "inbox_leases_pkey", "inbox_leases_expiry"
 WHOSE: dict[str, Any] = {"consumer": CONSUMER, "skew": 0.0}
 SHARD: dict[str, Any] = {"shard": 0, "shards": 1}
+LOOK: dict[str, Any] = {**WHOSE, **SHARD}
 BEGIN: dict[str, Any] = {**WHOSE, **SHARD, "token": str(uuid4()), "owner": "host:2:b", "lease": 60.0, "alone": False}
 WALK: dict[str, Any] = {**WHOSE, "after": "", "most": ROWS}
 PAID: dict[str, Any] = {**BEGIN, "types": texts(TYPES[:1]), "rooms": numbers([ROWS]), "most": ROWS}
@@ -52,7 +53,7 @@ def filled(stack: Stack, inbox_template: str) -> Iterator[str]:
             fill(connection)
             # Whoever comes first passes what was finished in one go, and leaves word for those behind it.
             enter(connection)
-            for name, values in (("claim_ready+begin", BOTH), ("look", WHOSE)):
+            for name, values in (("claim_ready+begin", BOTH), ("look", LOOK)):
                 planned(connection, name, values)
             connection.rollback()
         yield url
@@ -186,7 +187,7 @@ def test_the_walk_over_keys_passes_a_blocked_one_in_one_step(connection: psycopg
 
 def test_a_look_at_what_waits(connection: psycopg.Connection[Any]) -> None:
     """The first of each type, a hundred suspects at most, and one row with a key."""
-    plan = planned(connection, "look", WHOSE)
+    plan = planned(connection, "look", LOOK)
     assert visited(plan) == {READY_INDEX: len(TYPES), SUSPECT: SUSPECTS, KEYED: 1}
     assert pages(plan) < FEW_PAGES
 
@@ -258,7 +259,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "claim_heads+begin": {**BEGIN, "ids": "{1,2,3}"},
     "claim_suspect+begin": {**BEGIN, "types": texts(TYPES)},
     "walk_keys": WALK,
-    "look": WHOSE,
+    "look": LOOK,
     "settle": done({**WHOSE, "ids": numbers(range(ROWS)), "tokens": texts([TOKEN] * ROWS)}),
     "note": noted({**WHOSE, "ids": numbers(range(ROWS)), "tokens": texts([TOKEN] * ROWS)}),
     "renew": {**WHOSE, "ids": "{1,2,3}", "tokens": texts([TOKEN] * 3), "lease": 60.0},

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -276,3 +277,33 @@ async def test_behind_a_pooler_a_handlers_transactions_prepare_nothing(inbox_dat
             await connections.close()
     finally:
         pooler.refuse()
+
+
+async def test_a_suspect_that_waits_for_its_key_holds_nobody_else_up(inbox_database: str, looks: list[Waiting]) -> None:
+    """No process empties itself for what it could not begin."""
+    with psycopg.connect(inbox_database) as connection:
+        store(connection, ordering_key="k", sequence=1, available_at=datetime.now(UTC) + timedelta(hours=1))
+    stored(inbox_database, "suspect", ordering_key="k", sequence=2, suspect=True)
+    seen: list[Any] = []
+    go_on = asyncio.Event()
+
+    async def handler(event: Received[Any]) -> None:
+        seen.append(event.data)
+        if event.data == "slow":
+            await go_on.wait()
+
+    async with running(inbox_database, handler) as deliveries:
+        deliveries.publish("order.paid", "slow")
+        await holds(lambda: seen == ["slow"], "it runs")
+        await look_again(deliveries, looks)
+        fast = deliveries.publish("order.paid", "fast")
+        assert (await deliveries.wait_for(fast)).fate is Fate.DONE
+        go_on.set()
+    assert seen == ["slow", "fast"]
+
+
+async def test_a_suspect_of_another_part_is_none_of_ours(processes: Callable[..., Table], inbox_database: str) -> None:
+    """It is that process's, and may wait long for it."""
+    stored(inbox_database, None, shard=1, suspect=True)
+    assert (await processes(shard=0, shards=2).look()).suspects == {}
+    assert (await processes(shard=1, shards=2).look()).suspects.keys() == {"order.paid"}
