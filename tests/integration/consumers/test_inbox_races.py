@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from secrets import token_hex
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -307,3 +308,20 @@ async def test_a_suspect_of_another_part_is_none_of_ours(processes: Callable[...
     stored(inbox_database, None, shard=1, suspect=True)
     assert (await processes(shard=0, shards=2).look()).suspects == {}
     assert (await processes(shard=1, shards=2).look()).suspects.keys() == {"order.paid"}
+
+
+async def test_a_type_that_no_index_takes_becomes_a_dead_letter_and_holds_nobody_up(inbox_database: str) -> None:
+    """Postgres does not call that a wrong value, and says it again however often it is asked."""
+    seen: list[Any] = []
+
+    async def handler(event: Received[Any]) -> None:
+        seen.append(event.data)
+
+    async with running(inbox_database, handler) as deliveries:
+        endless = deliveries.publish(f"order.{token_hex(4_000)}", "endless")
+        fine = deliveries.publish("order.paid", "fine")
+        assert (await deliveries.wait_for(fine)).fate is Fate.DONE
+        assert (await deliveries.wait_for(endless)).fate is Fate.UNDECODABLE
+        (letter,) = deliveries.dead_letters
+    assert "index row size" in letter.reason
+    assert seen == ["fine"]
