@@ -17,7 +17,7 @@ from psycopg_pool import ConnectionPool
 
 from consumers import Consumer, Context, Received
 from consumers.clock import SystemClock
-from consumers.events import Fate
+from consumers.events import Fate, ResultUnkept
 from consumers.inbox import effects
 from consumers.inbox.inbox import Inbox
 from consumers.inbox.rows import Arrival, Head, Waiting, Word
@@ -325,3 +325,23 @@ async def test_a_type_that_no_index_takes_becomes_a_dead_letter_and_holds_nobody
         (letter,) = deliveries.dead_letters
     assert "index row size" in letter.reason
     assert seen == ["fine"]
+
+
+async def test_a_result_that_postgres_refuses_is_left_out_and_nobody_else_pays(inbox_database: str) -> None:
+    """Each of those whose ends travel with it is done at its first attempt, and so is it."""
+    begun, go_on = list[Any](), asyncio.Event()
+
+    async def handler(event: Received[Any]) -> Any:
+        begun.append(event.data)
+        await go_on.wait()
+        return 10**140_000 if event.data == 3 else event.data
+
+    async with running(inbox_database, handler) as deliveries:
+        events = [deliveries.publish("order.paid", n) for n in range(8)]
+        await holds(lambda: len(begun) == len(events), "all have begun")
+        go_on.set()
+        for event in events:
+            assert (await deliveries.wait_for(event)).fate is Fate.DONE
+        (unkept,) = [each for each in deliveries.events if isinstance(each, ResultUnkept)]
+    assert unkept.kind == "int"
+    assert [row(inbox_database, event)["result"] for event in events] == [0, 1, 2, None, 4, 5, 6, 7]
