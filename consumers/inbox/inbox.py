@@ -7,13 +7,14 @@ from datetime import timedelta
 from typing import Any, Final
 
 from consumers.dedup.keeper import LOST, Keeper, Renewed
-from consumers.dedup.protocol import Begun, End, InProgress, Mode, OnLost
+from consumers.dedup.protocol import Begun, End, InProgress, Mode, OnLost, UnkeepableError
 from consumers.delivery import Delivery
 from consumers.events import Heartbeat, HeartbeatFailed
 from consumers.gather import Gather
 from consumers.inbox import rows
 from consumers.inbox.notebook import Notebooks
 from consumers.inbox.rows import Owned, Word
+from consumers.inbox.session import UNKEPT
 from consumers.inbox.table import MOST_ROWS, Table
 from consumers.inbox.words import again, end_of, unbegun
 from consumers.outcome import Defer, Invalid, Retry
@@ -56,7 +57,7 @@ class Inbox:
         self._begun: dict[Owned, Begun] = {}
         self._keeper: Keeper[Owned] = Keeper(self._renew, clock, every=heartbeat_seconds, now=clock.monotonic)
         self._notebooks = Notebooks(table)
-        self._words: Gather[Word, str] = Gather(table.settle, most=MOST_ROWS, at_once=1)
+        self._words: Gather[Word, str] = Gather(self._settle, most=MOST_ROWS, at_once=1)
         self._giving_back: set[asyncio.Task[None]] = set()
 
     @property
@@ -139,10 +140,29 @@ class Inbox:
         self._keeper.drop(owned)
         self._begun.pop(owned, None)
 
+    async def _settle(self, words: Sequence[Word]) -> Sequence[str | BaseException]:
+        """What became of each; where one of them is nothing that Postgres keeps, the others must not pay for it."""
+        try:
+            return await self._table.settle(words)
+        except UNKEPT as error:
+            if len(words) == 1:
+                return [error]
+        half = len(words) // 2
+        return [*await self._settle(words[:half]), *await self._settle(words[half:])]
+
     async def _say(self, owned: Owned, word: Word) -> None:
-        """Raises LeaseLostError where the word does not count, StoreUnavailableError where it may not have."""
+        """Raises LeaseLostError where the word does not count, StoreUnavailableError where it may not have.
+
+        Raises UnkeepableError where Postgres does not keep its result.
+        """
         while True:
-            match await self._words.ask(word):
+            try:
+                answer = await self._words.ask(word)
+            except UNKEPT as error:
+                if word.result:
+                    raise UnkeepableError from error
+                raise
+            match answer:
                 # What was settled before was so by this word, whose answer was lost: nobody else has the token.
                 case rows.SETTLED | rows.SETTLED_BEFORE:
                     self.forget(owned)

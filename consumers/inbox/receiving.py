@@ -16,6 +16,7 @@ from consumers.events import DeadLetterFailed, DeliverySettled, Fate, InboxAway,
 from consumers.handlers import Handlers, Unhandled
 from consumers.inbox.arriving import arrival_of
 from consumers.inbox.rows import Arrival
+from consumers.inbox.session import UNKEPT
 from consumers.inbox.table import MOST_ROWS, Table
 from consumers.outcome import Invalid
 from consumers.received import Received, Subject, Undecodable
@@ -172,7 +173,7 @@ class Receiving:
         while True:
             try:
                 new = await self._table.receive(arrivals)
-            except psycopg.DataError as error:
+            except UNKEPT as error:
                 self._back()
                 return await self._store_apart(arrived, batch, error)
             except StoreUnavailableError as error:
@@ -206,7 +207,7 @@ class Receiving:
             self._observe(InboxBack(self._consumer, "receive", away))
 
     async def _store_apart(
-        self, arrived: Sequence[tuple[Delivery, Received[Any]]], batch: list[Delivery], error: psycopg.DataError
+        self, arrived: Sequence[tuple[Delivery, Received[Any]]], batch: list[Delivery], error: psycopg.Error
     ) -> set[str]:
         """One of them is nothing that Postgres keeps, such as a NUL in a text: the others must not wait for it."""
         arrived = [each for each in arrived if each[0] in batch]

@@ -5,14 +5,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, NoReturn
 
-import psycopg
-
 from consumers.inbox.arriving import said_of
 from consumers.inbox.checkpoints import Checkpoint, Checkpoints
 from consumers.inbox.cleaning import NAME as CLEANING
 from consumers.inbox.origins import Origin, Page
 from consumers.inbox.rows import Arrival
-from consumers.inbox.session import Session
+from consumers.inbox.session import UNKEPT, Session
 from consumers.inbox.table import MOST_ROWS
 from relay.errors import OperateError
 from relay.postgres.statements import texts
@@ -144,7 +142,7 @@ class Reconciliation:
                 *[("receive", said_of(part, self._consumer)) for part in _parts(arrivals)],
                 ("checkpoint_stored", self._counted(walk, page, tally, arrivals)),
             )
-        except psycopg.DataError:
+        except UNKEPT:
             # One of them is nothing that Postgres keeps. The position follows when all others are stored.
             await self._store_apart(arrivals, tally)
             moved = await self._follow(walk, page, tally)
@@ -167,7 +165,7 @@ class Reconciliation:
     async def _follow(self, walk: Checkpoint, page: Page, tally: Tally) -> list[Row]:
         try:
             return await self._session.ask("checkpoint_stored", self._counted(walk, page, tally, []))
-        except psycopg.DataError as error:
+        except UNKEPT as error:
             raise _unkeepable_position(error) from error
 
     async def _store_apart(self, arrivals: Sequence[Arrival], tally: Tally) -> None:
@@ -177,7 +175,7 @@ class Reconciliation:
     async def _store_part(self, part: Sequence[Arrival], tally: Tally) -> None:
         try:
             new = await self._session.ask("receive", said_of(part, self._consumer))
-        except psycopg.DataError as error:
+        except UNKEPT as error:
             if len(part) == 1:
                 tally.refused += 1
                 tally.missing += 1

@@ -18,6 +18,8 @@ Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 
 # No statement of ours waits for anybody else for long: what others hold is passed over.
 STATEMENT_SECONDS: Final = 10.0
+# What is said of a value that cannot be kept, by Postgres or before it: none of its kind, or more than it keeps.
+UNKEPT: Final = (psycopg.DataError, psycopg.errors.ProgramLimitExceeded, psycopg.errors.StatementTooComplex)
 # Then the server has not said that it gave up, and the session is given up with it.
 _SILENCE_SECONDS: Final = 12.0
 
@@ -36,7 +38,7 @@ class Session:
     async def ask(self, name: str, values: Mapping[str, object]) -> list[Row]:
         """The rows of the statement `sql/<name>.sql`.
 
-        Raises psycopg.DataError where a value cannot be kept, and StoreUnavailableError for all else that goes wrong:
+        Raises one of UNKEPT where a value cannot be kept, and StoreUnavailableError for all else that goes wrong:
         whether it was done is not known then.
         """
         return (await self.ask_together((name, values)))[0]
@@ -48,7 +50,7 @@ class Session:
                 async with asyncio.timeout(_SILENCE_SECONDS):
                     skew = self._skew()
                     return await self._say([(name, {**values, "skew": skew}) for name, values in statements])
-            except psycopg.DataError:
+            except UNKEPT:
                 if self._wire is not None and self._wire.shared:
                     await self._drop()  # its transaction is open, and takes nothing more
                 raise

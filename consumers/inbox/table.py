@@ -55,7 +55,7 @@ class Table:
         self._intake, self._claims, self._words, self._leases = self._sessions
 
     async def receive(self, arrivals: Sequence[Arrival]) -> set[str]:
-        """Store what is new, and answer with its event ids. Raises psycopg.DataError where one cannot be stored."""
+        """Store what is new, and answer with its event ids. Raises one of UNKEPT where one cannot be stored."""
         rows = await self._intake.ask("receive", said_of(arrivals, self.identity.consumer))
         return {row[0] for row in rows}
 

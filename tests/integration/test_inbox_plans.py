@@ -34,6 +34,7 @@ ID, READY_INDEX, KEYED, SUSPECT = (f"inbox_deliveries_{name}" for name in ("pkey
 LEASE, EXPIRY = "inbox_leases_pkey", "inbox_leases_expiry"
 WHOSE: dict[str, Any] = {"consumer": CONSUMER, "skew": 0.0}
 SHARD: dict[str, Any] = {"shard": 0, "shards": 1}
+LOOK: dict[str, Any] = {**WHOSE, **SHARD}
 BEGIN: dict[str, Any] = {**WHOSE, **SHARD, "token": str(uuid4()), "owner": "host:2:b", "lease": 60.0, "alone": False}
 LOOK: dict[str, Any] = {**WHOSE, **SHARD}
 WALK: dict[str, Any] = {**WHOSE, **SHARD, "after": "", "most": ROWS}

@@ -1,5 +1,5 @@
 -- What waits, by type: a loose walk over the index of what is ready, the first of each type alone.
--- Suspects are this process's own: it would end all else for one that it cannot claim.
+-- Of what is to run alone only what may be claimed: for anything else this process would empty itself in vain.
 with recursive types as (
     (
         select event_type, available_at
@@ -26,9 +26,20 @@ select 'suspect', event_type,
        extract(epoch from min(available_at) - (statement_timestamp() + make_interval(secs => %(skew)s)))::float8
   from (
        select event_type, available_at
-         from inbox_deliveries
+         from inbox_deliveries as delivery
         where consumer = %(consumer)s and state = 'pending' and suspect
           and mod(shard, %(shards)s) = %(shard)s
+          and (
+              ordering_key is null
+              or id = (
+                 select id
+                   from inbox_deliveries as first
+                  where first.consumer = delivery.consumer and first.ordering_key = delivery.ordering_key
+                    and first.state in ('pending', 'processing')
+                  order by first.state = 'pending', first.sequence, first.id
+                  limit 1
+                 )
+              )
         order by available_at, id
         limit 100
        ) as first

@@ -4,6 +4,8 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from secrets import token_hex
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -15,7 +17,7 @@ from psycopg_pool import ConnectionPool
 
 from consumers import Consumer, Context, Received
 from consumers.clock import SystemClock
-from consumers.events import Fate
+from consumers.events import Fate, ResultUnkept
 from consumers.inbox import connections as module
 from consumers.inbox.inbox import Inbox
 from consumers.inbox.rows import Arrival, Head, Waiting, Word
@@ -276,3 +278,70 @@ async def test_behind_a_pooler_a_handlers_transactions_prepare_nothing(inbox_dat
             await connections.close()
     finally:
         pooler.refuse()
+
+
+async def test_a_suspect_that_waits_for_its_key_holds_nobody_else_up(inbox_database: str, looks: list[Waiting]) -> None:
+    """No process empties itself for what it could not begin."""
+    with psycopg.connect(inbox_database) as connection:
+        store(connection, ordering_key="k", sequence=1, available_at=datetime.now(UTC) + timedelta(hours=1))
+    stored(inbox_database, "suspect", ordering_key="k", sequence=2, suspect=True)
+    seen: list[Any] = []
+    go_on = asyncio.Event()
+
+    async def handler(event: Received[Any]) -> None:
+        seen.append(event.data)
+        if event.data == "slow":
+            await go_on.wait()
+
+    async with running(inbox_database, handler) as deliveries:
+        deliveries.publish("order.paid", "slow")
+        await holds(lambda: seen == ["slow"], "it runs")
+        await look_again(deliveries, looks)
+        fast = deliveries.publish("order.paid", "fast")
+        assert (await deliveries.wait_for(fast)).fate is Fate.DONE
+        go_on.set()
+    assert seen == ["slow", "fast"]
+
+
+async def test_a_suspect_of_another_part_is_none_of_ours(processes: Callable[..., Table], inbox_database: str) -> None:
+    """It is that process's, and may wait long for it."""
+    stored(inbox_database, None, shard=1, suspect=True)
+    assert (await processes(shard=0, shards=2).look()).suspects == {}
+    assert (await processes(shard=1, shards=2).look()).suspects.keys() == {"order.paid"}
+
+
+async def test_a_type_that_no_index_takes_becomes_a_dead_letter_and_holds_nobody_up(inbox_database: str) -> None:
+    """Postgres does not call that a wrong value, and says it again however often it is asked."""
+    seen: list[Any] = []
+
+    async def handler(event: Received[Any]) -> None:
+        seen.append(event.data)
+
+    async with running(inbox_database, handler) as deliveries:
+        endless = deliveries.publish(f"order.{token_hex(4_000)}", "endless")
+        fine = deliveries.publish("order.paid", "fine")
+        assert (await deliveries.wait_for(fine)).fate is Fate.DONE
+        assert (await deliveries.wait_for(endless)).fate is Fate.UNDECODABLE
+        (letter,) = deliveries.dead_letters
+    assert "index row size" in letter.reason
+    assert seen == ["fine"]
+
+
+async def test_a_result_that_postgres_refuses_is_left_out_and_nobody_else_pays(inbox_database: str) -> None:
+    """Each of those whose ends travel with it is done at its first attempt, and so is it."""
+    begun, go_on = list[Any](), asyncio.Event()
+
+    async def handler(event: Received[Any]) -> Any:
+        begun.append(event.data)
+        await go_on.wait()
+        return 10**140_000 if event.data == 3 else event.data
+
+    async with running(inbox_database, handler) as deliveries:
+        events = [deliveries.publish("order.paid", n) for n in range(8)]
+        await holds(lambda: len(begun) == len(events), "all have begun")
+        go_on.set()
+        for event in events:
+            assert (await deliveries.wait_for(event)).fate is Fate.DONE
+        (unkept,) = [each for each in deliveries.events if isinstance(each, ResultUnkept)]
+    assert unkept.kind == "int"
+    assert [row(inbox_database, event)["result"] for event in events] == [0, 1, 2, None, 4, 5, 6, 7]
