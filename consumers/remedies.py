@@ -118,7 +118,7 @@ def of_dead_letters(code: str, topic: str) -> str:
 
 def _replay(*, inbox: bool) -> str:
     if inbox:
-        return "then `python -m consumers failed retry` has it handled again"
+        return "then `python -m consumers deliveries retry` has it handled again"
     return "then `python -m consumers dead-letters replay` has it handled again"
 
 

@@ -792,7 +792,7 @@ def test_what_fails_with_an_inbox_is_no_dead_letter(fate: Fate) -> None:
 
     failed, undecodable, lost = log.lines()[1:]
     assert "stays in the inbox" in failed["consequence"]
-    assert "python -m consumers failed retry" in failed["remedy"]
+    assert "python -m consumers deliveries retry" in failed["remedy"]
     assert "dead-letter topic" in undecodable["consequence"]
     assert lost["remedy"].endswith("INBOX_LEASE_MS")
 
