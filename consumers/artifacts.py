@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 from uuid import uuid4
 
 from consumers.crossing import in_loop, refuse_in_loop
@@ -29,6 +29,8 @@ __all__ = ["Artifact", "ArtifactStore", "Run"]
 # Calls in a thread, and answers with its future; RuntimeError where there is no thread to be had.
 Run = Callable[[Callable[[], Any]], "asyncio.Future[Any]"]
 _T = TypeVar("_T")
+# Without its name: in a failure, what is quoted is left out, and would take the rest of the sentence with it.
+_CALLED: Final = "ctx.artifact(…)"
 
 
 class _StoppedError(Exception):
@@ -96,11 +98,11 @@ class Artifact:
 
     def __enter__(self) -> Self:
         """See whether it is there, in a thread."""
-        refuse_in_loop(self._diary.loop, self._called)
+        refuse_in_loop(self._diary.loop, _CALLED)
         self._diary.check()
         found = self._look()
         if found is not None:
-            in_loop(self._diary.loop, lambda: self._reuse(found), self._called)
+            in_loop(self._diary.loop, lambda: self._reuse(found), _CALLED)
         return self
 
     def __exit__(
@@ -109,15 +111,11 @@ class Artifact:
         """Store it, in a thread."""
         if error is None and self.needed:
             published = self._publish()
-            in_loop(self._diary.loop, lambda: self._finish(published), self._called)
+            in_loop(self._diary.loop, lambda: self._finish(published), _CALLED)
 
     @property
     def _base(self) -> str:
         return self.name.rpartition("/")[2]
-
-    @property
-    def _called(self) -> str:
-        return f"ctx.artifact({self.name!r}, …)"
 
     def _look(self) -> Whole | None:
         return self._store.target.look(self.name)

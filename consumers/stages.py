@@ -15,6 +15,8 @@ from consumers.notes import StageBegan
 from consumers.notes import StageEnded as EndOfStage
 
 _LONGEST_NAME = 64
+# Without its name: in a failure, what is quoted is left out, and would take the rest of the sentence with it.
+_CALLED = "ctx.stage(…)"
 # Of the errors that passed a stage, the last ones; and of what caused an error, so many steps.
 _REMEMBERED = 8
 _MOST_STEPS = 50
@@ -104,14 +106,14 @@ class Stage:
 
     def __enter__(self) -> Self:
         """It begins, in a thread."""
-        in_loop(self._diary.loop, lambda: self._stages.begin(self), f"ctx.stage({self.name!r})")
+        in_loop(self._diary.loop, lambda: self._stages.begin(self), _CALLED)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, step: TracebackType | None
     ) -> None:
         """It is over, in a thread."""
-        in_loop(self._diary.loop, lambda: self._stages.end(self, error), f"ctx.stage({self.name!r})")
+        in_loop(self._diary.loop, lambda: self._stages.end(self, error), _CALLED)
 
 
 def _checked(name: object) -> str:

@@ -12,7 +12,7 @@ from relay.adapters.adapter import Adapter, AsyncAdapter, Call, Library
 
 async def _store(connection: Any, words: str, call: Call) -> list[str | bytes]:
     if not connection.is_in_transaction() and not connection.is_closed():
-        raise call.autocommits("open one with `async with connection.transaction():`")
+        raise call.autocommits("open one by: async with connection.transaction()")
     return await _texts(connection, call.numbered, words)
 
 

@@ -15,7 +15,7 @@ from relay.adapters.adapter import Adapter, Call, Library, SyncAdapter
 def _store(given: Any, words: str, call: Call) -> list[str | bytes]:
     connection = _database(given)
     if not connection.in_atomic_block and connection.get_autocommit():
-        raise call.autocommits("emit within `with transaction.atomic():`, and not in on_commit, which runs after it")
+        raise call.autocommits("open one by: with transaction.atomic(), and not in on_commit, which runs after it")
     return _texts(connection, call.format, [words])
 
 

@@ -15,7 +15,7 @@ def _store(connection: psycopg.Connection[Any], words: str, call: Call) -> list[
         with connection.pipeline() as pipeline:
             pipeline.sync()
     if _would_commit(connection):
-        raise call.autocommits("open one with `with connection.transaction():`")
+        raise call.autocommits("open one by: with connection.transaction()")
     return _texts(connection, call.format, (words,))
 
 
@@ -29,7 +29,7 @@ async def _store_async(connection: psycopg.AsyncConnection[Any], words: str, cal
         async with connection.pipeline() as pipeline:
             await pipeline.sync()
     if _would_commit(connection):
-        raise call.autocommits("open one with `async with connection.transaction():`")
+        raise call.autocommits("open one by: async with connection.transaction()")
     return await _texts_async(connection, call.format, (words,))
 
 

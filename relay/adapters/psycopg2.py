@@ -14,7 +14,7 @@ def _store(connection: Any, words: str, call: Call) -> list[str | bytes]:
         raise TypeError("emit takes no psycopg2 connection in asynchronous mode; open one without async_=True")
     with connection.cursor(cursor_factory=extensions.cursor) as cursor:
         if _would_commit(connection, cursor):
-            raise call.autocommits("set connection.autocommit = False, or emit within `with connection:`")
+            raise call.autocommits("set connection.autocommit = False, or open one by: with connection")
         cursor.execute(call.format, (words,))
         return [answer for (answer,) in cursor.fetchall()]
 

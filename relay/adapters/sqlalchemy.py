@@ -23,7 +23,7 @@ def _store(given: Any, words: str, call: Call) -> list[str | bytes]:
     connection = _connection_of(given)
     if _would_commit(connection):
         raise call.autocommits(
-            'the isolation level is AUTOCOMMIT: take another, such as `isolation_level="READ COMMITTED"` in the '
+            "the isolation level is AUTOCOMMIT: take another, such as READ COMMITTED as isolation_level in the "
             "execution_options, before the transaction begins"
         )
     try:

@@ -44,12 +44,12 @@ class TestPsycopg:
             if pipeline:
                 with connection.pipeline():
                     connection.execute("select 1")
-                    with pytest.raises(AutocommitError, match=REFUSED + "open one with `with connection.transaction"):
+                    with pytest.raises(AutocommitError, match=REFUSED + "open one by: with connection.transaction"):
                         emit(connection, event())
                     with connection.transaction():
                         emit(connection, event())
             else:
-                with pytest.raises(AutocommitError, match=REFUSED + "open one with `with connection.transaction"):
+                with pytest.raises(AutocommitError, match=REFUSED + "open one by: with connection.transaction"):
                     emit(connection, event())
                 with connection.transaction():
                     emit(connection, event())
@@ -58,7 +58,7 @@ class TestPsycopg:
     async def test_the_asynchronous_face_behaves_alike(self, database: str) -> None:
         """One event, many, autocommit, a pipeline, a refusal."""
         async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
-            with pytest.raises(AutocommitError, match=REFUSED + "open one with `async with connection.transaction"):
+            with pytest.raises(AutocommitError, match=REFUSED + "open one by: async with connection.transaction"):
                 await emit_async(connection, event())
             async with connection.pipeline():
                 await connection.execute("select 1")
@@ -136,7 +136,9 @@ class TestPsycopg2:
         """Whether the transaction is opened by hand or by the connection, it counts."""
         connection = psycopg2.connect(database)
         connection.autocommit = True
-        with pytest.raises(AutocommitError, match=REFUSED + "set connection.autocommit = False, or emit within"):
+        with pytest.raises(
+            AutocommitError, match=REFUSED + "set connection.autocommit = False, or open one by: with connection"
+        ):
             emit(connection, event(1))
         with connection:
             emit(connection, event(2))
@@ -208,7 +210,7 @@ class TestAsyncpg:
     async def test_autocommit_is_refused_outside_a_transaction(self, database: str) -> None:
         """Every connection of asyncpg is in that mode."""
         connection = await asyncpg.connect(**asyncpg_options(database))
-        with pytest.raises(AutocommitError, match=REFUSED + "open one with `async with connection.transaction"):
+        with pytest.raises(AutocommitError, match=REFUSED + "open one by: async with connection.transaction"):
             await emit_async(connection, event())
         await connection.execute("begin")
         await emit_async(connection, event())
@@ -386,7 +388,7 @@ class TestDjango:
 
     def test_autocommit_is_refused_outside_atomic(self, django_database: Any, database: str) -> None:
         """Which is how Django runs a view, unless it is told otherwise."""
-        with pytest.raises(AutocommitError, match=REFUSED + "emit within `with transaction.atomic"):
+        with pytest.raises(AutocommitError, match=REFUSED + "open one by: with transaction.atomic"):
             emit(django_connection, event(1))
         with transaction.atomic():
             emit(django_connection, event(2))
