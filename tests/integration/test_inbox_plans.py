@@ -36,7 +36,6 @@ WHOSE: dict[str, Any] = {"consumer": CONSUMER, "skew": 0.0}
 SHARD: dict[str, Any] = {"shard": 0, "shards": 1}
 LOOK: dict[str, Any] = {**WHOSE, **SHARD}
 BEGIN: dict[str, Any] = {**WHOSE, **SHARD, "token": str(uuid4()), "owner": "host:2:b", "lease": 60.0, "alone": False}
-LOOK: dict[str, Any] = {**WHOSE, **SHARD}
 WALK: dict[str, Any] = {**WHOSE, **SHARD, "after": "", "most": ROWS}
 PAID: dict[str, Any] = {**BEGIN, "types": texts(TYPES[:1]), "rooms": numbers([ROWS]), "most": ROWS}
 BOTH: dict[str, Any] = {**BEGIN, "types": texts(TYPES), "rooms": numbers([ROWS // 2, ROWS // 2]), "most": ROWS}
