@@ -49,7 +49,10 @@ from relay.errors import BrokerError
 # Whoever acts on an event elsewhere may end long before its lease does: we look again after so many seconds, doubling.
 _FIRST_LOOK: Final = 0.25
 _DEAD_LETTER_PAUSE: Final = 10.0
-_UNCOMMITTED: Final = "the transaction that completed the event was not committed when its handler returned"
+_UNCOMMITTED: Final = (
+    "what ctx.complete writes was not committed when the handler returned: await it where the connection is asynchronous, "
+    "and commit within the handler"
+)
 
 
 class Pipeline:

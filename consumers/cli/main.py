@@ -63,7 +63,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="consumers",
         description="Acts on the events of subscriptions, each once in effect.",
-        epilog="Settings come from the environment and from .env; start with PUBSUB_PROJECT_ID and REDIS_URL.",
+        epilog="Settings come from the environment and from .env; start with PUBSUB_PROJECT_ID and REDIS_URL; "
+        "for dedup='inbox', DATABASE_URL in place of REDIS_URL.",
     )
     parser.set_defaults(command=None)
     parser.add_argument("--version", action="version", version=f"outbox-relay {release()}")

@@ -219,7 +219,7 @@ def test_what_is_missing_depends_on_the_consumers() -> None:
 
     assert project == "PUBSUB_PROJECT_ID is not set; name the Google Cloud project of your subscriptions"
     assert redis == [
-        "REDIS_URL is not set; write it like rediss://:password@host:6379, or choose dedup='none' "
+        "REDIS_URL is not set; write it like rediss://:password@host:6379, or choose dedup='inbox' or 'none' "
         f"(consumer {name!r} has dedup={dedup!r})"
         for name, dedup in (("b", "claim"), ("c", "mark"))
     ]
