@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
+from consumers.cli.columns import aligned
 from consumers.dead_letter import DeadLetter
 from consumers.replay import End, Failed, HeldBack, Replayed, Tally
 from consumers.sources.pubsub_dead_letter_topic import Ensured
@@ -23,12 +24,7 @@ _COLUMNS = ("EVENT_ID", "EVENT_TYPE", "CONSUMER", "CODE", "ATTEMPTS", "AT", "REA
 
 def table(letters: Sequence[DeadLetter]) -> Iterator[str]:
     """A line for each, under a line with what is in it; nothing where there is none."""
-    if not letters:
-        return
-    rows = [_COLUMNS, *map(_row, letters)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(_COLUMNS))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    return aligned([_COLUMNS, *map(_row, letters)])
 
 
 def redacted(letter: DeadLetter, redaction: Redaction) -> DeadLetter:

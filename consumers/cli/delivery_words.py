@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from consumers.cli.columns import aligned
 from consumers.inbox.operate.choice import State
 from consumers.inbox.operate.rows import CHANGED, GONE, HELD, Action, Entry, Group, Listed, Tally
 from relay.kernel.line_redaction import Redaction
@@ -36,7 +37,7 @@ def redacted(row: Listed, redaction: Redaction) -> Listed:
 
 def table(rows: Sequence[Listed]) -> Iterator[str]:
     """A line for each, under a line with what is in it; nothing where there is none."""
-    yield from _aligned([_COLUMNS, *map(_cells, rows)]) if rows else ()
+    return aligned([_COLUMNS, *map(_cells, rows)])
 
 
 def listed_as_json(row: Listed) -> dict[str, Any]:
@@ -58,7 +59,7 @@ def count_table(counts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         return
     heads = tuple(name.upper() for name in counts[0])
     rows = [tuple(f"{value:,}" if name == "count" else value for name, value in each.items()) for each in counts]
-    yield from _aligned([heads, *(_shown_cells(row) for row in rows)])
+    yield from aligned([heads, *(_shown_cells(row) for row in rows)])
 
 
 def count_redacted(counts: Sequence[Mapping[str, Any]], redaction: Redaction) -> list[dict[str, Any]]:
@@ -174,12 +175,6 @@ def _cells(row: Listed) -> tuple[str, ...]:
 def _shown_cells(cells: Sequence[str]) -> tuple[str, ...]:
     # A handler or a producer has chosen them: what a terminal would obey is not shown.
     return tuple(storable(cell) or "-" for cell in cells)
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def _entry_redacted(entry: Entry, redaction: Redaction) -> dict[str, Any]:

@@ -4,9 +4,10 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from consumers.cli.columns import aligned
 from consumers.cli.parts import loaded_settings
 from consumers.inbox.address import checked
 from consumers.settings import Settings
@@ -97,12 +98,9 @@ async def _remove(name: str, settings: Settings) -> int:
     return 0
 
 
-def _table(found: Sequence[_Subscriber]) -> Sequence[str]:
-    if not found:
-        return []
-    rows = [_COLUMNS, *((each.consumer, each.counted, each.since, ", ".join(each.patterns)) for each in found)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(_COLUMNS))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+def _table(found: Sequence[_Subscriber]) -> Iterator[str]:
+    rows = [(each.consumer, each.counted, each.since, ", ".join(each.patterns)) for each in found]
+    return aligned([_COLUMNS, *rows])
 
 
 async def _subscribers(settings: Settings) -> list[_Subscriber]:

@@ -14,18 +14,18 @@ from consumers.clock import Clock
 from consumers.confirmers import Confirmer, Confirmers, InvalidRecipient, OnInvalid, Ticket
 from consumers.context import Surroundings
 from consumers.errors import TransientError, UsageError
-from consumers.events import ConfirmFailed, InboxAway, InboxBack, TicketsAsked, TicketSettled, Verdict
+from consumers.events import ConfirmFailed, TicketsAsked, TicketSettled, Verdict
 from consumers.handlers import EACH, Handlers
 from consumers.inbox.calling import Calling
+from consumers.inbox.outage import Outage
 from consumers.inbox.tickets import Claimed, Said, Tickets
 from consumers.inbox.verdicts import Judge, open_still
 from consumers.sends import ConfirmContext
 from consumers.threads import Threads
 from idempotency import StoreUnavailableError
-from relay.kernel.backoff import Backoff, Delay, Jitter, uniform
+from relay.kernel.backoff import Jitter, uniform
 from relay.kernel.observe import Observe
 
-_AWAY: Final = Delay(first=0.25, most=5.0, jitter=0.25)
 # Processes that ask at the same time drift apart. Never sooner: what was put off for as long would not be due yet.
 _JITTER: Final = 0.1
 # Beyond what its function and the deactivations may take, a claim has this time left to be settled in.
@@ -99,8 +99,7 @@ class Round:
         self._observe = observe
         self._clock = clock
         self._jitter = jitter
-        self._backoff = Backoff(_AWAY, jitter)
-        self._away_since: float | None = None
+        self._outage = Outage(tickets.consumer, "confirm", observe, clock, jitter)
         self._never = asyncio.Event()
         self._every = confirmer.every.total_seconds()
         self._calling = Calling(clock, confirmer.timeout.total_seconds())
@@ -112,12 +111,12 @@ class Round:
             try:
                 is_all = await self._turn()
             except StoreUnavailableError as error:
-                await self._away(error)
+                await self._outage.wait(error)
                 continue
             except Exception as error:  # noqa: BLE001 -- a bug of ours must not end the consumer, again at each start
                 self._failed(0, error)
                 is_all = True
-            self._back()
+            self._outage.over()
             if is_all:
                 await self._clock.wait(self._never, self._every + self._jitter(_JITTER * self._every))
 
@@ -262,19 +261,6 @@ class Round:
     def _failed(self, tickets: int, error: BaseException) -> None:
         self._faults += tickets
         self._observe(ConfirmFailed(self._tickets.consumer, self._confirmer.event_type, tickets, error, self._every))
-
-    async def _away(self, error: StoreUnavailableError) -> None:
-        pause = self._backoff.next()
-        if self._away_since is None:
-            self._away_since = self._clock.monotonic()
-        self._observe(InboxAway(self._tickets.consumer, "confirm", error, pause))
-        await self._clock.wait(self._never, pause)
-
-    def _back(self) -> None:
-        if self._away_since is not None:
-            away, self._away_since = self._clock.monotonic() - self._away_since, None
-            self._backoff.reset()
-            self._observe(InboxBack(self._tickets.consumer, "confirm", away))
 
 
 def _invalid(said: Said) -> InvalidRecipient:

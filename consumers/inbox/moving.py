@@ -1,24 +1,23 @@
 """From an outbox of the same database into the inboxes of all its subscribers, without a broker between."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from psycopg import sql
 
 from consumers.clock import Clock
-from consumers.events import InboxAway, InboxBack, Moved, StartWarning, Stored
+from consumers.events import Moved, StartWarning, Stored
+from consumers.inbox.outage import Outage
 from consumers.inbox.session import statement
 from consumers.inbox.table import Table
 from consumers.sources.neighbours import Kept, Neighbours
 from consumers.sources.outbox import OutboxFeed, Pass
 from consumers.sources.source import Demand, Facts, Origin
 from idempotency import StoreUnavailableError
-from relay.kernel.backoff import Backoff, Delay, Jitter, uniform
+from relay.kernel.backoff import Jitter, uniform
 from relay.kernel.observe import Observe
 from relay.postgres.statements import texts
 
-_AWAY: Final = Delay(first=0.25, most=5.0, jitter=0.25)
 # Polls of several processes drift apart by a tenth to either side.
 _POLL_JITTER: Final = 0.1
 _BESIDE_A_RELAY: Final = (
@@ -69,9 +68,7 @@ class Moving:
         self._clock = clock
         self._poll_seconds = poll_seconds
         self._jitter = jitter
-        self._backoff = Backoff(_AWAY, jitter)
-        self._away_since: float | None = None
-        self._never = asyncio.Event()
+        self._outage = Outage(consumer, "move", observe, clock, jitter)
 
     async def open(self) -> Facts:
         """Look at the outbox, and subscribe: what is stored there from here on is the consumer's as well."""
@@ -87,7 +84,7 @@ class Moving:
             try:
                 await self._drain()
             except StoreUnavailableError as error:
-                await self._away(error)
+                await self._outage.wait(error)
 
     async def close(self, seconds: float) -> None:  # noqa: ARG002 -- nothing is left to be said
         """Let go of the outbox."""
@@ -100,7 +97,7 @@ class Moving:
         while True:
             began = self._clock.monotonic()
             done = await self._feed.move()
-            self._back()
+            self._outage.over()
             if not done.subscribed:
                 await self._subscribe()
                 continue
@@ -127,19 +124,6 @@ class Moving:
 
     async def _subscribe(self) -> None:
         await self._table.ask("subscribe", {"patterns": texts(self._patterns)})
-
-    async def _away(self, error: StoreUnavailableError) -> None:
-        pause = self._backoff.next()
-        if self._away_since is None:
-            self._away_since = self._clock.monotonic()
-        self._observe(InboxAway(self._consumer, "move", error, pause))
-        await self._clock.wait(self._never, pause)
-
-    def _back(self) -> None:
-        if self._away_since is not None:
-            away, self._away_since = self._clock.monotonic() - self._away_since, None
-            self._backoff.reset()
-            self._observe(InboxBack(self._consumer, "move", away))
 
 
 def _events(kept: Sequence[Kept]) -> int:

@@ -9,7 +9,7 @@ from consumers.inbox.rows import Owned
 from consumers.inbox.table import MOST_ROWS, Table
 from consumers.notes import Note, Progressed, StageBegan, StageEnded
 from idempotency import LeaseLostError
-from relay.postgres.statements import numbers, texts
+from relay.postgres.statements import numbers, numbers_or_null, texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,5 +70,5 @@ def _columns(entries: Sequence[Entry]) -> dict[str, object]:
         "details": texts([json.dumps(each.note.detail) for each in entries]),
         "staged": texts(["f" if each.stage is None else "t" for each in entries]),
         "stages": texts([each.stage or "" for each in entries]),
-        "progresses": f"{{{','.join(['null' if each is None else str(each) for each in progresses])}}}",
+        "progresses": numbers_or_null(progresses),
     }

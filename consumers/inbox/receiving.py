@@ -12,9 +12,10 @@ from consumers.clock import Clock
 from consumers.dead_letters import REPLAYED_FOR, DeadLetters, attributes_of
 from consumers.decode import decode, undecodable
 from consumers.delivery import Delivery
-from consumers.events import DeadLetterFailed, DeliverySettled, Fate, InboxAway, InboxBack, Stored
+from consumers.events import DeadLetterFailed, DeliverySettled, Fate, Stored
 from consumers.handlers import Handlers, Unhandled
 from consumers.inbox.arriving import arrival_of
+from consumers.inbox.outage import Outage
 from consumers.inbox.rows import Arrival
 from consumers.inbox.session import UNKEPT
 from consumers.inbox.table import MOST_ROWS, Table
@@ -25,12 +26,11 @@ from consumers.sources.source import Demand, Facts, Source
 from consumers.tell import lag_of
 from idempotency import StoreUnavailableError
 from relay.errors import BrokerError
-from relay.kernel.backoff import Backoff, Delay, Jitter, uniform
+from relay.kernel.backoff import Jitter, uniform
 from relay.kernel.failure import sentence
 from relay.kernel.observe import Observe
 
 _MOST_BYTES: Final = 4_000_000
-_AWAY: Final = Delay(first=0.25, most=5.0, jitter=0.25)
 _DEAD_LETTER_PAUSE: Final = 10.0
 
 
@@ -60,11 +60,9 @@ class Receiving:
         self._stored = stored
         self._observe = observe
         self._clock = clock
-        self._backoff = Backoff(_AWAY, jitter)
-        self._away_since: float | None = None
+        self._outage = Outage(consumer, "receive", observe, clock, jitter)
         self._waiting: deque[Delivery] = deque()
         self._news = asyncio.Event()
-        self._never = asyncio.Event()
 
     @property
     def name(self) -> str:
@@ -174,16 +172,12 @@ class Receiving:
             try:
                 new = await self._table.receive(arrivals)
             except UNKEPT as error:
-                self._back()
+                self._outage.over()
                 return await self._store_apart(arrived, batch, error)
             except StoreUnavailableError as error:
-                pause = self._backoff.next()
-                if self._away_since is None:
-                    self._away_since = self._clock.monotonic()
-                self._observe(InboxAway(self._consumer, "receive", error, pause))
-                await self._clock.wait(self._never, pause)
+                await self._outage.wait(error)
             else:
-                self._back()
+                self._outage.over()
                 self._stored(arrivals)
                 return new
 
@@ -199,12 +193,6 @@ class Receiving:
                 await self._bury(delivery, undecodable(delivery, f"shard_by failed on it: {sentence(error)}"))
                 batch.remove(delivery)
         return arrivals
-
-    def _back(self) -> None:
-        if self._away_since is not None:
-            away, self._away_since = self._clock.monotonic() - self._away_since, None
-            self._backoff.reset()
-            self._observe(InboxBack(self._consumer, "receive", away))
 
     async def _store_apart(
         self, arrived: Sequence[tuple[Delivery, Received[Any]]], batch: list[Delivery], error: psycopg.Error

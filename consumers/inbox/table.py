@@ -12,7 +12,7 @@ from consumers.delivery import Delivery
 from consumers.inbox.arriving import said_of
 from consumers.inbox.rows import Arrival, Claimed, Head, Owned, Recovered, Waiting, Word
 from consumers.inbox.session import Connect, Session
-from relay.postgres.statements import numbers, texts
+from relay.postgres.statements import numbers, numbers_or_null, texts
 from relay.postgres.wire import Row
 
 # Rows in one statement: more make it no cheaper, and hold others up for longer.
@@ -205,7 +205,7 @@ def _columns(words: Sequence[Word]) -> dict[str, Any]:
         "tokens": texts([word.owned.token for word in words]),
         "states": texts([word.state for word in words]),
         "outcomes": texts([word.outcome for word in words]),
-        "rests": f"{{{','.join([str(word.rest) for word in words])}}}",
+        "rests": numbers(word.rest for word in words),
         "refunds": numbers(int(word.refunded) for word in words),
         "defers": numbers(int(word.deferred) for word in words),
         "cleared": texts(["t" if word.cleared else "f" for word in words]),
@@ -213,7 +213,7 @@ def _columns(words: Sequence[Word]) -> dict[str, Any]:
         "codes": texts([word.code for word in words]),
         "errors": texts([word.error for word in words]),
         "tickets": texts([word.ticket for word in words]),
-        "versions": f"{{{','.join(['null' if word.version is None else str(word.version) for word in words])}}}",
+        "versions": numbers_or_null(word.version for word in words),
         "whats": texts([word.what for word in words]),
         "details": texts(["" if word.detail is None else json.dumps(word.detail) for word in words]),
     }

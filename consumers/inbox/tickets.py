@@ -116,7 +116,7 @@ def _columns(said: Sequence[Said]) -> dict[str, object]:
         "tokens": texts([each.claimed.token for each in said]),
         "states": texts([_STATES[each.verdict][0] for each in said]),
         "outcomes": texts([_STATES[each.verdict][1] for each in said]),
-        "rests": f"{{{','.join([str(each.rest) for each in said])}}}",
+        "rests": numbers(each.rest for each in said),
         "codes": texts([each.code for each in said]),
         "errors": texts([each.error for each in said]),
         "whats": texts([_WHATS[each.verdict] for each in said]),

@@ -30,9 +30,14 @@ def search_path(schema: str) -> str:
     return f"{sql.Identifier(schema).as_string(None)}, pg_temp"
 
 
-def numbers(values: Iterable[int]) -> str:
-    """An array of integers, written at once: psycopg writes it item by item."""
+def numbers(values: Iterable[float]) -> str:
+    """An array of numbers, written at once: psycopg writes it item by item."""
     return f"{{{','.join(map(str, values))}}}"
+
+
+def numbers_or_null(values: Iterable[float | None]) -> str:
+    """The same, of which some may be missing."""
+    return f"{{{','.join('null' if value is None else str(value) for value in values)}}}"
 
 
 def texts(values: Sequence[str]) -> str:
