@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import psycopg
 
@@ -28,10 +28,17 @@ from relay.errors import BrokerError
 from relay.kernel.backoff import Backoff, Delay, Jitter, uniform
 from relay.kernel.failure import sentence
 from relay.kernel.observe import Observe
+from relay.kernel.wording import kind_of
 
 _MOST_BYTES: Final = 4_000_000
 _AWAY: Final = Delay(first=0.25, most=5.0, jitter=0.25)
 _DEAD_LETTER_PAUSE: Final = 10.0
+
+
+class _Arrived(NamedTuple):
+    delivery: Delivery
+    event: Received[Any]
+    arrival: Arrival
 
 
 class Receiving:
@@ -124,7 +131,7 @@ class Receiving:
 
     async def _receive(self, batch: list[Delivery]) -> None:
         """Acknowledge each when it is where it belongs; what is settled leaves the batch."""
-        arrived: list[tuple[Delivery, Received[Any]]] = []
+        arrived: list[_Arrived] = []
         for delivery in list(batch):
             subject = self._read(delivery)
             if delivery.attributes.get(REPLAYED_FOR, self._consumer) != self._consumer:
@@ -133,8 +140,10 @@ class Receiving:
                 await self._bury(delivery, subject)
             elif isinstance(self._handlers.resolve(subject.event_type, subject.version), Unhandled):
                 await self._settled(delivery, subject, Fate.UNHANDLED)
+            elif isinstance(arrival := self._arrival(delivery, subject), Undecodable):
+                await self._bury(delivery, arrival)
             else:
-                arrived.append((delivery, subject))
+                arrived.append(_Arrived(delivery, subject, arrival))
                 continue
             batch.remove(delivery)
         began = self._clock.monotonic()
@@ -145,7 +154,7 @@ class Receiving:
         # Side by side: a source may wait for its server's word about each.
         await asyncio.gather(*[self._upstream.acknowledge(delivery) for delivery in kept])
         duplicates = 0
-        for delivery, subject in arrived:
+        for delivery, subject, _ in arrived:
             if delivery not in kept:
                 continue
             if str(subject.event_id) in new:
@@ -163,11 +172,17 @@ class Receiving:
         except Exception as error:  # noqa: BLE001 -- a bug of ours must not end the consumer, again at each start
             return undecodable(delivery, f"it was not read: {sentence(error)}")
 
-    async def _store(self, arrived: Sequence[tuple[Delivery, Received[Any]]], batch: list[Delivery]) -> set[str]:
+    def _arrival(self, delivery: Delivery, event: Received[Any]) -> Arrival | Undecodable:
+        try:
+            return arrival_of(delivery, event, self._shard_key)
+        except Exception as error:  # noqa: BLE001 -- the user's own code must not end the consumer, again at each start
+            return undecodable(delivery, f"shard_by does not say where it belongs: it failed ({kind_of(error)})")
+
+    async def _store(self, arrived: Sequence[_Arrived], batch: list[Delivery]) -> set[str]:
         """The ids of those that are new; however long the database is away. What cannot be stored leaves the batch."""
         if not arrived:
             return set()
-        arrivals = [arrival_of(delivery, event, self._shard_key) for delivery, event in arrived]
+        arrivals = [arrival for *_, arrival in arrived]
         while True:
             try:
                 new = await self._table.receive(arrivals)
@@ -191,12 +206,10 @@ class Receiving:
             self._backoff.reset()
             self._observe(InboxBack(self._consumer, "receive", away))
 
-    async def _store_apart(
-        self, arrived: Sequence[tuple[Delivery, Received[Any]]], batch: list[Delivery], error: psycopg.Error
-    ) -> set[str]:
+    async def _store_apart(self, arrived: Sequence[_Arrived], batch: list[Delivery], error: psycopg.Error) -> set[str]:
         """One of them is nothing that Postgres keeps, such as a NUL in a text: the others must not wait for it."""
         if len(arrived) == 1:
-            ((delivery, _),) = arrived
+            ((delivery, *_),) = arrived
             reason = f"the inbox cannot store it: {error.diag.message_primary or type(error).__name__}"
             await self._bury(delivery, undecodable(delivery, reason))
             batch.remove(delivery)

@@ -362,7 +362,7 @@ async def test_a_result_that_postgres_refuses_is_left_out_and_nobody_else_pays(i
 async def test_one_that_comes_late_waits_for_a_claim_that_is_under_way(
     inbox_database: str, processes: Callable[..., Table], *, suspect: bool
 ) -> None:
-    """The claim of one of its key, which it is to go before, has not seen it; nor is it seen before that is committed."""
+    """That claim, of one that it is to go before, has not seen it; and is not seen before it is committed."""
     early = stored(inbox_database, None, ordering_key="k", sequence=2, suspect=suspect)
     table = processes()
     with psycopg.connect(inbox_database) as somebody:
@@ -384,3 +384,21 @@ async def test_one_that_comes_late_waits_for_a_claim_that_is_under_way(
     assert [each.owned.attempt for each in await claiming] == [1]
     assert await too == []
     assert row(inbox_database, early)["state"] == "processing"
+
+
+@pytest.mark.parametrize("shard_by", [lambda event: event.data["tenant"], lambda event: event.data.get("tenant")])
+async def test_an_event_that_shard_by_cannot_place_becomes_a_dead_letter(
+    inbox_database: str, shard_by: Callable[[Received[Any]], str]
+) -> None:
+    """It does not end the consumer, which would receive it first after each start; what comes with it is handled."""
+
+    async def handler(event: Received[Any]) -> None: ...
+
+    async with running(inbox_database, handler, shard_by=shard_by) as deliveries:
+        nowhere = deliveries.publish("order.paid", {"note": "of nobody"})
+        fine = deliveries.publish("order.paid", {"tenant": "t-1"})
+        assert (await deliveries.wait_for(fine)).fate is Fate.DONE
+        assert (await deliveries.wait_for(nowhere)).fate is Fate.UNDECODABLE
+        (letter,) = deliveries.dead_letters
+    assert "shard_by does not say where it belongs" in letter.reason
+    assert "of nobody" not in letter.reason
