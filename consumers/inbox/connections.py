@@ -82,17 +82,19 @@ class Connections:
 
 async def _prepare_nothing_behind_a_pooler_async(connection: psycopg.AsyncConnection[Any]) -> None:
     """The next transaction may be in another session of the server, which knows nothing of what was prepared."""
+    await connection.set_autocommit(True)
     answers = await connection.execute(_WHO)
     if await answers.fetchone() != (connection.info.backend_pid,):
         connection.prepare_threshold = None
-    await connection.rollback()
+    await connection.set_autocommit(False)
 
 
 def _prepare_nothing_behind_a_pooler(connection: psycopg.Connection[Any]) -> None:
     """The same for a thread's."""
+    connection.autocommit = True
     if connection.execute(_WHO).fetchone() != (connection.info.backend_pid,):
         connection.prepare_threshold = None
-    connection.rollback()
+    connection.autocommit = False
 
 
 async def _alive_async(connection: psycopg.AsyncConnection[Any]) -> None:

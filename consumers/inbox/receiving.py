@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import psycopg
 
@@ -29,9 +29,16 @@ from relay.errors import BrokerError
 from relay.kernel.backoff import Jitter, uniform
 from relay.kernel.failure import sentence
 from relay.kernel.observe import Observe
+from relay.kernel.wording import kind_of
 
 _MOST_BYTES: Final = 4_000_000
 _DEAD_LETTER_PAUSE: Final = 10.0
+
+
+class _Arrived(NamedTuple):
+    delivery: Delivery
+    event: Received[Any]
+    arrival: Arrival
 
 
 class Receiving:
@@ -122,7 +129,7 @@ class Receiving:
 
     async def _receive(self, batch: list[Delivery]) -> None:
         """Acknowledge each when it is where it belongs; what is settled leaves the batch."""
-        arrived: list[tuple[Delivery, Received[Any]]] = []
+        arrived: list[_Arrived] = []
         for delivery in list(batch):
             subject = self._read(delivery)
             if delivery.attributes.get(REPLAYED_FOR, self._consumer) != self._consumer:
@@ -131,8 +138,10 @@ class Receiving:
                 await self._bury(delivery, subject)
             elif isinstance(self._handlers.resolve(subject.event_type, subject.version), Unhandled):
                 await self._settled(delivery, subject, Fate.UNHANDLED)
+            elif isinstance(arrival := self._arrival(delivery, subject), Undecodable):
+                await self._bury(delivery, arrival)
             else:
-                arrived.append((delivery, subject))
+                arrived.append(_Arrived(delivery, subject, arrival))
                 continue
             batch.remove(delivery)
         began = self._clock.monotonic()
@@ -143,7 +152,7 @@ class Receiving:
         # Side by side: a source may wait for its server's word about each.
         await asyncio.gather(*[self._upstream.acknowledge(delivery) for delivery in kept])
         duplicates = 0
-        for delivery, subject in arrived:
+        for delivery, subject, _ in arrived:
             if delivery not in kept:
                 continue
             if str(subject.event_id) in new:
@@ -161,13 +170,17 @@ class Receiving:
         except Exception as error:  # noqa: BLE001 -- a bug of ours must not end the consumer, again at each start
             return undecodable(delivery, f"it was not read: {sentence(error)}")
 
-    async def _store(self, arrived: Sequence[tuple[Delivery, Received[Any]]], batch: list[Delivery]) -> set[str]:
+    def _arrival(self, delivery: Delivery, event: Received[Any]) -> Arrival | Undecodable:
+        try:
+            return arrival_of(delivery, event, self._shard_key)
+        except Exception as error:  # noqa: BLE001 -- the user's own code must not end the consumer, again at each start
+            return undecodable(delivery, f"shard_by does not say where it belongs: it failed ({kind_of(error)})")
+
+    async def _store(self, arrived: Sequence[_Arrived], batch: list[Delivery]) -> set[str]:
         """The ids of those that are new; however long the database is away. What cannot be stored leaves the batch."""
         if not arrived:
             return set()
-        arrivals = await self._arrivals(arrived, batch)
-        if not arrivals:
-            return set()
+        arrivals = [arrival for *_, arrival in arrived]
         while True:
             try:
                 new = await self._table.receive(arrivals)
@@ -181,26 +194,10 @@ class Receiving:
                 self._stored(arrivals)
                 return new
 
-    async def _arrivals(
-        self, arrived: Sequence[tuple[Delivery, Received[Any]]], batch: list[Delivery]
-    ) -> list[Arrival]:
-        """As they are stored; one that `shard_by` fails on is a dead letter, and leaves the batch."""
-        arrivals: list[Arrival] = []
-        for delivery, event in arrived:
-            try:
-                arrivals.append(arrival_of(delivery, event, self._shard_key))
-            except Exception as error:  # noqa: BLE001 -- the user's own function, which may raise anything
-                await self._bury(delivery, undecodable(delivery, f"shard_by failed on it: {sentence(error)}"))
-                batch.remove(delivery)
-        return arrivals
-
-    async def _store_apart(
-        self, arrived: Sequence[tuple[Delivery, Received[Any]]], batch: list[Delivery], error: psycopg.Error
-    ) -> set[str]:
+    async def _store_apart(self, arrived: Sequence[_Arrived], batch: list[Delivery], error: psycopg.Error) -> set[str]:
         """One of them is nothing that Postgres keeps, such as a NUL in a text: the others must not wait for it."""
-        arrived = [each for each in arrived if each[0] in batch]
         if len(arrived) == 1:
-            ((delivery, _),) = arrived
+            ((delivery, *_),) = arrived
             reason = f"the inbox cannot store it: {error.diag.message_primary or type(error).__name__}"
             await self._bury(delivery, undecodable(delivery, reason))
             batch.remove(delivery)

@@ -19,6 +19,8 @@ from relay.postgres.wire import Row
 MOST_ROWS: Final = 500
 # What a fan-out puts behind an ordering key, for a key of each recipient's own: @ and 32 digits.
 _KEY_OF_RECIPIENT: Final = 33
+# Of those that are to run alone so many are found, for others find them as well.
+_SUSPECTS: Final = 10
 # So far counts whoever looks how much waits.
 MOST_COUNTED: Final = 10_000
 
@@ -97,11 +99,13 @@ class Table:
 
     async def claim_heads(self, ids: Sequence[int]) -> list[Claimed]:
         """Claim these rows, which were found to be the first of their keys."""
-        return await self._claim("claim_heads+begin", {"ids": numbers(sorted(ids))}, alone=False)
+        return await self._claim("claim_heads+begin", {"ids": numbers(sorted(ids))}, alone=False, keyed=True)
 
     async def claim_suspect(self, event_types: Iterable[str]) -> list[Claimed]:
         """Claim one row whose last owner died with it, if one of these types is due; nothing may run beside it."""
-        return await self._claim("claim_suspect+begin", {"types": texts(list(event_types))}, alone=True)
+        wanted = {**self._whose, **self._shard, "types": texts(list(event_types)), "most": _SUSPECTS}
+        ids = [int(row[0]) for row in await self._claims.ask("find_suspects", wanted)]
+        return await self._claim("claim_suspect+begin", {"ids": numbers(ids)}, alone=True, keyed=True) if ids else []
 
     async def settle(self, words: Sequence[Word]) -> list[str]:
         """Say what becomes of rows; for each what became of that."""
@@ -152,7 +156,9 @@ class Table:
     def _wanted(self, rooms: Mapping[str, int]) -> dict[str, object]:
         return {"types": texts(list(rooms)), "rooms": numbers(rooms.values())}
 
-    async def _claim(self, name: str, wanted: Mapping[str, object], *, alone: bool) -> list[Claimed]:
+    async def _claim(
+        self, name: str, wanted: Mapping[str, object], *, alone: bool, keyed: bool = False
+    ) -> list[Claimed]:
         token = str(uuid4())
         deadline = self._monotonic() + self.identity.lease_seconds
         values = {
@@ -164,7 +170,8 @@ class Table:
             "lease": self.identity.lease_seconds,
             "alone": alone,
         }
-        rows = await self._claims.ask(name, values)
+        locked = [("lock_keys", wanted)] if keyed else []
+        *_, rows = await self._claims.ask_together(*locked, (name, values))
         return [_claimed(row, token, deadline, alone=alone) for row in rows]
 
 

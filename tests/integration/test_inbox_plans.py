@@ -36,6 +36,7 @@ WHOSE: dict[str, Any] = {"consumer": CONSUMER, "skew": 0.0}
 SHARD: dict[str, Any] = {"shard": 0, "shards": 1}
 LOOK: dict[str, Any] = {**WHOSE, **SHARD}
 BEGIN: dict[str, Any] = {**WHOSE, **SHARD, "token": str(uuid4()), "owner": "host:2:b", "lease": 60.0, "alone": False}
+SUSPECTS_FOUND: dict[str, Any] = {**LOOK, "types": texts(TYPES), "most": 10}
 WALK: dict[str, Any] = {**WHOSE, **SHARD, "after": "", "most": ROWS}
 PAID: dict[str, Any] = {**BEGIN, "types": texts(TYPES[:1]), "rooms": numbers([ROWS]), "most": ROWS}
 BOTH: dict[str, Any] = {**BEGIN, "types": texts(TYPES), "rooms": numbers([ROWS // 2, ROWS // 2]), "most": ROWS}
@@ -172,10 +173,13 @@ def test_a_claim_of_the_heads_of_keys(connection: psycopg.Connection[Any]) -> No
 
 
 def test_a_claim_of_a_suspect(connection: psycopg.Connection[Any]) -> None:
-    """One, the first."""
-    plan = planned(connection, "claim_suspect+begin", {**BEGIN, "alone": True, "types": texts(TYPES)})
-    assert visited(plan) == {SUSPECT: 1, ID: 1}
-    assert pages(plan) < FEW_PAGES
+    """The first ones, and of these one."""
+    found = planned(connection, "find_suspects", SUSPECTS_FOUND)
+    assert visited(found) == {SUSPECT: 10}
+    few = numbers(ids(connection, "suspect")[:10])
+    plan = planned(connection, "claim_suspect+begin", {**BEGIN, "alone": True, "ids": few})
+    assert visited(plan) == {ID: 1 + 1}
+    assert pages(found) + pages(plan) < 2 * FEW_PAGES
 
 
 def test_the_walk_over_keys_passes_a_blocked_one_in_one_step(connection: psycopg.Connection[Any]) -> None:
@@ -257,7 +261,9 @@ def test_receiving(connection: psycopg.Connection[Any], prefix: int, stored: int
 STATEMENTS: dict[str, dict[str, Any]] = {
     "claim_ready+begin": BOTH,
     "claim_heads+begin": {**BEGIN, "ids": "{1,2,3}"},
-    "claim_suspect+begin": {**BEGIN, "types": texts(TYPES)},
+    "lock_keys": {"ids": "{1,2,3}"},
+    "find_suspects": SUSPECTS_FOUND,
+    "claim_suspect+begin": {**BEGIN, "ids": "{1,2,3}"},
     "walk_keys": WALK,
     "look": LOOK,
     "settle": done({**WHOSE, "ids": numbers(range(ROWS)), "tokens": texts([TOKEN] * ROWS)}),

@@ -442,21 +442,6 @@ async def test_what_postgres_cannot_keep_becomes_a_dead_letter_and_holds_nobody_
     assert len(rows(inbox_database)) == 4
 
 
-async def test_an_event_that_shard_by_fails_on_becomes_a_dead_letter(inbox_database: str) -> None:
-    """The author's own function must not end the consumer, again at each start."""
-
-    async def handler(event: Received[Any]) -> None: ...
-
-    async with running(inbox_database, handler, shard_by=lambda event: event.data["tenant"]) as deliveries:
-        nobodys = deliveries.publish("order.paid", {})
-        somebodys = deliveries.publish("order.paid", {"tenant": "t-1"})
-        assert (await deliveries.wait_for(nobodys)).fate is Fate.UNDECODABLE
-        assert (await deliveries.wait_for(somebodys)).fate is Fate.DONE
-        (dead,) = deliveries.dead_letters
-
-    assert "shard_by failed on it: KeyError" in dead.reason
-
-
 async def test_a_row_that_holds_no_event_is_failed_and_kept(inbox_database: str) -> None:
     """Somebody wrote it by hand; no handler can be called with it."""
 

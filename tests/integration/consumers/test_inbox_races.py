@@ -28,7 +28,7 @@ from consumers.testing import Deliveries, in_memory
 from consumers.testing.clock import settle
 from relay.postgres.connect import connect_async
 from tests.integration.test_pooled import Pooler
-from tests.support.inbox import history, leases, row
+from tests.support.inbox import history, leases, row, rows
 from tests.support.inbox_rows import store
 from tests.support.waiting import until_async
 
@@ -79,6 +79,17 @@ def stored(database: str, data: Any, **columns: Any) -> UUID:
     with psycopg.connect(database) as connection:
         store(connection, event_id=event_id, envelope={**envelope, "occurred_at": "2026-01-01T00:00:00Z"}, **columns)
     return event_id
+
+
+def numbered(database: str) -> list[int]:
+    """The ids of all deliveries."""
+    return [each["id"] for each in rows(database)]
+
+
+def waiting(database: str) -> int:
+    """How many wait for a lock that somebody else has."""
+    with psycopg.connect(database) as connection:
+        return len(connection.execute(WAITING).fetchall())
 
 
 async def look_again(deliveries: Deliveries, looks: list[Waiting]) -> None:
@@ -231,7 +242,7 @@ async def test_a_servers_own_isolation_changes_nothing(inbox_database: str, proc
         with psycopg.connect(inbox_database) as somebody:
             store(somebody, event_id=arrival.event_id)
             receiving = asyncio.create_task(processes().receive([arrival]))
-            await holds(lambda: bool(connection.execute(WAITING).fetchall()), "it waits for that transaction")
+            await holds(lambda: waiting(inbox_database) == 1, "it waits for that transaction")
         assert await receiving == set()
 
 
@@ -345,3 +356,49 @@ async def test_a_result_that_postgres_refuses_is_left_out_and_nobody_else_pays(i
         (unkept,) = [each for each in deliveries.events if isinstance(each, ResultUnkept)]
     assert unkept.kind == "int"
     assert [row(inbox_database, event)["result"] for event in events] == [0, 1, 2, None, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("suspect", [False, True], ids=["", "suspect"])
+async def test_one_that_comes_late_waits_for_a_claim_that_is_under_way(
+    inbox_database: str, processes: Callable[..., Table], *, suspect: bool
+) -> None:
+    """That claim, of one that it is to go before, has not seen it; and is not seen before it is committed."""
+    early = stored(inbox_database, None, ordering_key="k", sequence=2, suspect=suspect)
+    table = processes()
+    with psycopg.connect(inbox_database) as somebody:
+        # Has the claim stand still when it has chosen, and is as if it had never been.
+        somebody.execute(
+            "insert into inbox_leases (delivery_id, consumer, token, expires_at) "
+            "select id, consumer, gen_random_uuid(), now() from inbox_deliveries"
+        )
+        claim = table.claim_suspect(["order.paid"]) if suspect else table.claim_heads(numbered(inbox_database))
+        claiming = asyncio.create_task(claim)
+        await holds(lambda: waiting(inbox_database) == 1, "it has chosen")
+        stored(inbox_database, None, ordering_key="k", sequence=1)
+        other = processes()
+        (late,) = await other.walk("", 10)
+        assert late.ready
+        too = asyncio.create_task(other.claim_heads([late.id]))
+        await holds(lambda: too.done() or waiting(inbox_database) == 2, "the other one waits")
+        somebody.rollback()
+    assert [each.owned.attempt for each in await claiming] == [1]
+    assert await too == []
+    assert row(inbox_database, early)["state"] == "processing"
+
+
+@pytest.mark.parametrize("shard_by", [lambda event: event.data["tenant"], lambda event: event.data.get("tenant")])
+async def test_an_event_that_shard_by_cannot_place_becomes_a_dead_letter(
+    inbox_database: str, shard_by: Callable[[Received[Any]], str]
+) -> None:
+    """It does not end the consumer, which would receive it first after each start; what comes with it is handled."""
+
+    async def handler(event: Received[Any]) -> None: ...
+
+    async with running(inbox_database, handler, shard_by=shard_by) as deliveries:
+        nowhere = deliveries.publish("order.paid", {"note": "of nobody"})
+        fine = deliveries.publish("order.paid", {"tenant": "t-1"})
+        assert (await deliveries.wait_for(fine)).fate is Fate.DONE
+        assert (await deliveries.wait_for(nowhere)).fate is Fate.UNDECODABLE
+        (letter,) = deliveries.dead_letters
+    assert "shard_by does not say where it belongs" in letter.reason
+    assert "of nobody" not in letter.reason
