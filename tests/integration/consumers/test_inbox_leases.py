@@ -104,52 +104,53 @@ async def test_a_claim_says_who_has_it_with_which_token_and_for_how_long(inbox_d
     assert (row(inbox_database, event)["state"], leases(inbox_database)) == ("done", [])
 
 
+@asynccontextmanager
+async def table_of(database: str, owner: str, skew: Callable[[], float] = lambda: 0.0) -> AsyncIterator[Table]:
+    """The inbox, as a process of this name has it."""
+    identity = Identity(consumer="billing", owner=owner, lease_seconds=60)
+    table = Table(lambda: connect_async(database), "public", identity, skew=skew)
+    try:
+        yield table
+    finally:
+        await table.close()
+
+
 @pytest.mark.parametrize("way", ["ready", "head", "suspect"])
 async def test_what_is_not_due_yet_is_not_claimed(inbox_database: str, way: str) -> None:
     """By the database's clock, and whichever way it is claimed; when its time has come, it is."""
     time = 0.0
-    identity = Identity(consumer="billing", owner="test", lease_seconds=60)
-    table = Table(lambda: connect_async(inbox_database), "public", identity, skew=lambda: time)
     keyed: dict[str, dict[str, Any]] = {"head": {"ordering_key": "k"}, "suspect": {"suspect": True}}
     columns = keyed.get(way, {})
     with psycopg.connect(inbox_database) as connection:
         ((due,),) = connection.execute("select now() + interval '30 s'").fetchall()
         id_ = store(connection, available_at=due, **columns)
 
-    async def claimed() -> list[int]:
-        match way:
-            case "ready":
-                found = await table.claim_ready({"order.paid": 10}, 10)
-            case "head":
-                heads = await table.walk("", 10)
-                found = await table.claim_heads([head.id for head in heads if head.ready])
-            case _:
-                found = await table.claim_suspect(["order.paid"])
-        return [each.owned.id for each in found]
+    async with table_of(inbox_database, "a", lambda: time) as table:
 
-    assert await claimed() == []
-    time = 31.0
-    assert await claimed() == [id_]
-    assert await claimed() == []
-    await table.close()
+        async def claimed() -> list[int]:
+            match way:
+                case "ready":
+                    found = await table.claim_ready({"order.paid": 10}, 10)
+                case "head":
+                    heads = await table.walk("", 10)
+                    assert [head.ready for head in heads] == [time > 0] * len(heads)
+                    found = await table.claim_heads([head.id for head in heads])
+                case _:
+                    found = await table.claim_suspect(["order.paid"])
+            return [each.owned.id for each in found]
+
+        assert await claimed() == []
+        time = 31.0
+        assert await claimed() == [id_]
 
 
 async def test_a_key_that_somebody_has_claimed_meanwhile_is_not_claimed_twice(inbox_database: str) -> None:
     """Two processes have found the same first delivery of a key."""
-    tables = [
-        Table(
-            lambda: connect_async(inbox_database),
-            "public",
-            Identity(consumer="billing", owner=name, lease_seconds=60),
-        )
-        for name in ("a", "b")
-    ]
     with psycopg.connect(inbox_database) as connection:
         id_ = store(connection, ordering_key="k")
-    heads = [[head.id for head in await table.walk("", 10) if head.ready] for table in tables]
-    claims = await asyncio.gather(*[table.claim_heads(ids) for table, ids in zip(tables, heads, strict=True)])
-    for table in tables:
-        await table.close()
+    async with table_of(inbox_database, "a") as first, table_of(inbox_database, "b") as second:
+        heads = [[head.id for head in await table.walk("", 10) if head.ready] for table in (first, second)]
+        claims = await asyncio.gather(first.claim_heads(heads[0]), second.claim_heads(heads[1]))
 
     assert heads == [[id_], [id_]]
     assert sorted(len(claimed) for claimed in claims) == [0, 1]

@@ -118,7 +118,7 @@ class FakeTable:
 
 
 class Room:
-    """So many for one type."""
+    """So many for each type."""
 
     def __init__(self, room: int) -> None:
         self.freed = asyncio.Event()
@@ -207,8 +207,9 @@ async def test_what_another_process_had_first_is_counted_as_a_conflict() -> None
 
 
 async def test_no_more_is_asked_for_than_there_are_permits() -> None:
-    """Of twenty keys that could go, three are claimed; the others are left to whoever has room."""
-    heads = [Head(f"k-{id_:02}", id_, "order.paid", ready=True, due_in=-1.0) for id_ in range(20)]
+    """Of twenty keys that could go, of two types, three are claimed; the others are left to whoever has room."""
+    types = ("order.paid", "order.sent")
+    heads = [Head(f"k-{id_:02}", id_, types[id_ % 2], ready=True, due_in=-1.0) for id_ in range(20)]
     table, permits = FakeTable(FakeClock(), heads), Room(3)
     async with claiming(table, permits, lambda _: None):
         await table.clock.advance(5)
