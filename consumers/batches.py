@@ -13,8 +13,9 @@ from typing import Any
 from consumers.answers import for_each
 from consumers.clock import Clock, Timer
 from consumers.context import Context
-from consumers.errors import TransientError, UsageError, outdated
+from consumers.errors import TransientError, UsageError
 from consumers.handlers import Handler
+from consumers.outdated import outdated
 from consumers.threads import Threads
 
 

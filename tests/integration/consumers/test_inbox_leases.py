@@ -110,7 +110,8 @@ async def test_what_is_not_due_yet_is_not_claimed(inbox_database: str, way: str)
     time = 0.0
     identity = Identity(consumer="billing", owner="test", lease_seconds=60)
     table = Table(lambda: connect_async(inbox_database), "public", identity, skew=lambda: time)
-    columns = {"head": {"ordering_key": "k"}, "suspect": {"suspect": True}}.get(way, {})
+    kinds: dict[str, dict[str, Any]] = {"head": {"ordering_key": "k"}, "suspect": {"suspect": True}}
+    columns = kinds.get(way, {})
     with psycopg.connect(inbox_database) as connection:
         ((due,),) = connection.execute("select now() + interval '30 s'").fetchall()
         id_ = store(connection, available_at=due, **columns)

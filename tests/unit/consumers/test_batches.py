@@ -21,8 +21,8 @@ from consumers import (
     Retry,
     Skip,
 )
-from consumers.errors import OutdatedError
 from consumers.events import Fate
+from consumers.outdated import OutdatedError
 from consumers.testing import Deliveries, handle, in_memory
 from tests.support.waiting import until_async
 

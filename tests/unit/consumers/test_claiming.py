@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -15,6 +15,7 @@ from consumers.inbox.claiming import Claiming
 from consumers.inbox.inbox import Inbox
 from consumers.inbox.rows import Claimed, Head, Owned, Waiting
 from consumers.inbox.table import Identity, Table
+from consumers.sources.source import Share
 from consumers.testing.clock import FakeClock
 
 POLL = 0.5
@@ -67,9 +68,10 @@ class Permits:
         """It never is."""
         return False
 
-    def rooms(self, event_types: Iterable[str]) -> Mapping[str, int]:
+    def shares(self, event_types: Iterable[str]) -> list[Share]:
         """All of it for each."""
-        return dict.fromkeys(event_types, self.room) if self.room else {}
+        rooms = dict.fromkeys(event_types, self.room)
+        return [Share(self.room, rooms)] if self.room and rooms else []
 
 
 class Keeping:

@@ -6,7 +6,7 @@ from typing import Any, cast
 from consumers.clock import SystemClock
 from consumers.inbox.claiming import Claiming
 from consumers.inbox.rows import Claimed, Head, Waiting
-from consumers.sources.source import Demand
+from consumers.sources.source import Demand, Share
 
 
 class Table:
@@ -53,9 +53,10 @@ class Permits:
         """It is not."""
         return False
 
-    def rooms(self, event_types: Any) -> dict[str, int]:
+    def shares(self, event_types: Any) -> list[Share]:
         """One of each."""
-        return dict.fromkeys(event_types, 1)
+        rooms = dict.fromkeys(event_types, 1)
+        return [Share(sum(rooms.values()), rooms)] if rooms else []
 
 
 async def test_what_ends_during_a_walk_over_the_keys_is_walked_to_again() -> None:
