@@ -9,7 +9,7 @@ from uuid import UUID
 from consumers import duration
 from consumers.duration import Duration
 from consumers.errors import ConfigurationError
-from consumers.handlers import Function, shape
+from consumers.handlers import EACH, Function, shape
 from consumers.outcome import Sent
 from consumers.texts import is_kept
 
@@ -83,9 +83,10 @@ def confirmer(  # noqa: PLR0913 -- each by its name
     timeout: Duration,
 ) -> Confirmer:
     """A confirmer, if all of that can be meant; or else ConfigurationError."""
-    if not isinstance(event_type, str) or not event_type or event_type.endswith("*"):
+    if not isinstance(event_type, str) or not event_type or event_type.endswith(("*", EACH)):
         raise ConfigurationError(
-            f"@consumer.confirm has {event_type!r:.120}; name one event type: what waits is looked up by it"
+            f"@consumer.confirm has {event_type!r:.120}; name one event type, which is for its recipients as well: "
+            "what waits is looked up by it"
         )
     if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= MOST_TICKETS:
         raise ConfigurationError(

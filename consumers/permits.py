@@ -51,42 +51,32 @@ class Permits:
         """
         if self._flow.stands_still:
             return []
-        rooms, in_batches = self._rooms(event_types), set[str]()
-        for event_type in rooms:
-            widest = max(self._lines_of(event_type), key=lambda line: line.limit - line.active)
-            if widest.in_batches:
-                in_batches.add(event_type)
-        apart = {event_type: room for event_type, room in rooms.items() if event_type not in in_batches}
-        batches = {event_type: room for event_type, room in rooms.items() if event_type in in_batches}
-        shares = (Share(self._room_apart, apart), Share(sum(batches.values()), batches))
-        return [share for share in shares if share.rooms]
-
-    def _rooms(self, event_types: Iterable[str]) -> Mapping[str, int]:
-        room = self._room_apart
+        apart = self._room_apart
         left: dict[Line, int] = {}
-        rooms: dict[str, int] = {}
+        widest: dict[str, Line] = {}
         for event_type in event_types:
             lines = [line for line in self._lines_of(event_type) if plain(event_type) not in line.paused]
             for line in lines:
                 free = line.limit - line.active
-                left.setdefault(line, free if line.in_batches else min(room, free))
-            found = max((left[line] for line in lines), default=0)
-            if found > 0:
-                rooms[event_type] = found
-        return _shared(rooms, self._lines_of, left)
+                left.setdefault(line, free if line.in_batches else min(apart, free))
+            best = max(lines, key=lambda line: left[line], default=None)
+            if best is not None and left[best] > 0:
+                widest[event_type] = best
+        rooms = _divided(widest, left)
+        singles = {event_type: room for event_type, room in rooms.items() if not widest[event_type].in_batches}
+        batches = {event_type: room for event_type, room in rooms.items() if widest[event_type].in_batches}
+        shares = (Share(apart, singles), Share(sum(batches.values()), batches))
+        return [share for share in shares if share.rooms]
 
 
-def _shared(
-    rooms: Mapping[str, int], lines_of: Callable[[str], Sequence[Line]], left: Mapping[Line, int]
-) -> Mapping[str, int]:
+def _divided(widest: Mapping[str, Line], left: Mapping[Line, int]) -> Mapping[str, int]:
     """Divide among the types of one handler what it has: together they get no more than that."""
     sharers: dict[Line, list[str]] = {}
-    for event_type in rooms:
-        widest = max(lines_of(event_type), key=lambda line: left.get(line, 0))
-        sharers.setdefault(widest, []).append(event_type)
+    for event_type, line in widest.items():
+        sharers.setdefault(line, []).append(event_type)
     divided: dict[str, int] = {}
     for line, event_types in sharers.items():
         each, more = divmod(left[line], len(event_types))
         for place, event_type in enumerate(event_types):
             divided[event_type] = each + (place < more)
-    return {event_type: divided[event_type] for event_type in rooms if divided[event_type]}
+    return {event_type: divided[event_type] for event_type in widest if divided[event_type]}

@@ -37,7 +37,7 @@ class Settings(PubSubSettings):
     }
 
     redis_url: SecretStr = SecretStr("")
-    """The Redis that remembers events: redis, rediss, redis+cluster or redis+sentinel://. For dedup='claim' or 'mark'."""
+    """The Redis that remembers events: redis, rediss, redis+cluster or redis+sentinel://. For claim and mark."""
     redis_tls_verify: bool = True
     """Whether the certificate of a rediss:// server is checked; off for Heroku's, which are self-signed. on"""
     redis_ca_file: str = ""

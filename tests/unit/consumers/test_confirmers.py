@@ -35,6 +35,7 @@ def test_a_consumer_without_an_inbox_confirms_nothing(dedup: Any) -> None:
     [
         ({"event_type": "push.*"}, "name one event type"),
         ({"event_type": ""}, "name one event type"),
+        ({"event_type": "push.due@each"}, "for its recipients as well"),
         ({"batch": 0}, "has batch=0; write how many tickets"),
         ({"batch": True}, "has batch=True"),
         ({"batch": 10_001}, "1 to 10000"),

@@ -512,7 +512,9 @@ async def test_batches_take_no_permit_that_others_share() -> None:
     assert len(taken) == 7
     assert (permits.room, permits.shares(["a", "batch"])) == (0, [])
 
+    mixed = Permits(flow, lambda _: [lines["a"], lines["batch"]], 3)
     flow.finish(next(job for job in taken if job.subject.event_type == "batch"))
+    assert mixed.shares(["two versions"]) == []  # the one that was ready has its place
     assert [job.subject.event_type for job in iter(flow.take, None)] == ["batch"]
     flow.finish(next(job for job in taken if job.subject.event_type == "a"))
     (single,) = iter(flow.take, None)
