@@ -6,7 +6,8 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 import psycopg
 
@@ -29,7 +30,7 @@ from consumers.inbox.moving import Moving, moving_statement
 from consumers.inbox.receiving import Receiving
 from consumers.inbox.revising import Revising
 from consumers.inbox.schema import INBOX
-from consumers.inbox.session import Session
+from consumers.inbox.session import Connect, Session
 from consumers.inbox.source import InboxSource, Intake
 from consumers.inbox.table import Identity, Table
 from consumers.inbox.tickets import Tickets
@@ -124,8 +125,7 @@ def build(  # noqa: PLR0913 -- each by its name
     """
     clock = clock or SystemClock()
 
-    async def connect() -> psycopg.AsyncConnection[Any]:
-        return await connect_async(place.url, place.app)
+    connect = partial(connect_async, place.url, place.app)
 
     async def examine() -> None:
         await examined(connect, place.schema)
@@ -220,7 +220,7 @@ def build(  # noqa: PLR0913 -- each by its name
     return Built(inbox_source, inbox, effects, dead_letters, locks, table, sends, backlog, upkeep)
 
 
-async def examined(connect: Callable[[], Any], schema: str) -> None:
+async def examined(connect: Connect, schema: str) -> None:
     """Raise ConfigurationError where it is no inbox that this code works on, StoreUnavailableError where it is away."""
     try:
         connection = await connect()
@@ -236,10 +236,7 @@ async def examined(connect: Callable[[], Any], schema: str) -> None:
 
 async def asked(url: str, schema: str, app: str, name: str, values: Mapping[str, object]) -> list[Row]:
     """What a statement answers, for a command that asks it and ends. Raises as `examine` does."""
-
-    async def connect() -> psycopg.AsyncConnection[Any]:
-        return await connect_async(url, app)
-
+    connect = partial(connect_async, url, app)
     await examined(connect, schema)
     session = Session(connect, schema, lambda: 0.0)
     try:

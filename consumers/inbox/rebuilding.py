@@ -4,9 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
-
-import psycopg
+from functools import partial
 
 from consumers.clock import SystemClock
 from consumers.handlers import Handlers
@@ -46,10 +44,7 @@ async def reconciliation(
     books: Books, whose: Whose, *, page: int, progress: Progress, complain: Callable[[str], None]
 ) -> AsyncIterator[Reconciliation]:
     """While the block runs. Raises ConfigurationError without an inbox, StoreUnavailableError where it is away."""
-
-    async def connect() -> psycopg.AsyncConnection[Any]:
-        return await connect_async(books.url, books.app)
-
+    connect = partial(connect_async, books.url, books.app)
     async with AsyncExitStack() as stack:
 
         def session(schema: str) -> Session:

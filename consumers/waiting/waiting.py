@@ -1,10 +1,9 @@
 """Waiting for the ends of deliveries, as a service does it."""
 
 import asyncio
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
-
-import psycopg
+from typing import TYPE_CHECKING, Final, Self
 
 from consumers import duration
 from consumers.errors import ConfigurationError
@@ -15,7 +14,7 @@ from consumers.waiting.lookout import Lookout
 from consumers.waiting.waiter import Delivery, seconds_of, target_of
 from relay import errors as relay_errors
 from relay.kernel.clock import Clock, SystemClock
-from relay.postgres.connect import connect_async
+from relay.postgres.connect import DATABASE_URL, connect_async
 
 if TYPE_CHECKING:
     from consumers.settings import Settings
@@ -60,15 +59,8 @@ class Waiting:
                 f"wait is {duration.shown(wait)}, longer than most, {duration.shown(most)}; give that or less"
             )
         place, ear = checked(url), checked(listen_url or url)
-
-        async def connect() -> psycopg.AsyncConnection[Any]:
-            return await connect_async(place, app)
-
-        async def listen() -> psycopg.AsyncConnection[Any]:
-            return await connect_async(ear, app, "listen_url" if listen_url else "DATABASE_URL")
-
-        self._connect: Connect = connect
-        self._listen: Connect = listen
+        self._connect: Connect = partial(connect_async, place, app)
+        self._listen: Connect = partial(connect_async, ear, app, "listen_url" if listen_url else DATABASE_URL)
         self._schema = schema
         self._clock = clock or SystemClock()
         self._lookout: Lookout | None = None

@@ -2,18 +2,18 @@
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
-import psycopg
 from psycopg import errors as pg
 
 from consumers.errors import ConfigurationError
 from consumers.inbox.operate.choice import Choice, State
 from consumers.inbox.operate.rows import Action, Entry, Group, Listed, Operator, Page, Start
 from consumers.inbox.schema import INBOX
-from consumers.inbox.session import Session
+from consumers.inbox.session import Connect, Session
 from consumers.inbox.table import MOST_ROWS
 from idempotency import StoreUnavailableError
 from relay.patterns import by_kind
@@ -44,7 +44,7 @@ def _silent(_what: str, _count: int) -> None:
 class Deliveries:
     """One session; raises StoreUnavailableError where the database does not answer."""
 
-    def __init__(self, connect: Callable[[], Awaitable[psycopg.AsyncConnection[Any]]], schema: str) -> None:
+    def __init__(self, connect: Connect, schema: str) -> None:
         self._session = Session(connect, schema, lambda: 0.0)
 
     async def start(self) -> Start:
@@ -136,10 +136,7 @@ class Deliveries:
 @asynccontextmanager
 async def opened(url: str, schema: str, app: str) -> AsyncIterator[Deliveries]:
     """Those of the inbox there. Raises SchemaError where it is none that this code works on."""
-
-    async def connect() -> psycopg.AsyncConnection[Any]:
-        return await connect_async(url, app)
-
+    connect = partial(connect_async, url, app)
     async with await connect() as connection:
         await Versions(INBOX).require(connection, schema)
     deliveries = Deliveries(connect, schema)
