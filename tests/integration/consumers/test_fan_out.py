@@ -10,8 +10,8 @@ import psycopg
 import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from consumers import ConfigurationError, Consumer, Context, Dead, Fixed, Received, Sent, Ticket
-from consumers.events import Fate, TicketSettled
+from consumers import ConfigurationError, Consumer, Context, Dead, Fixed, Received, Retry, Sent, Ticket
+from consumers.events import Fate, TicketSettled, Verdict
 from consumers.testing import Deliveries, in_memory
 from consumers.testing.database import Place
 from idempotency import LeaseLostError
@@ -361,6 +361,34 @@ async def test_a_send_to_a_recipient_is_confirmed_with_its_name(inbox_database: 
 
     assert tickets == {"": "article.published: to all", "anna": "article.published: to anna"}
     assert [each["state"] for each in rows(inbox_database)] == ["done", "done"]
+
+
+async def test_a_send_that_failed_is_sent_again_as_its_recipients_handler_has_it(
+    inbox_database: str, consumer: Consumer
+) -> None:
+    """By that one's policy, which may have no attempt left where the event's own has."""
+    fanning_out(consumer, "anna", "ben")
+
+    @consumer.each("article.published", retry=Fixed("7s", max_attempts=2))
+    async def notify(event: Received[Any]) -> Sent:
+        return Sent(event.recipient)
+
+    @consumer.confirm("article.published", every="5s")
+    async def confirm(asked: list[Ticket]) -> list[Any]:
+        return [Retry("off", "OFF") if each.recipient == "anna" else None for each in asked]
+
+    async with running(inbox_database, consumer) as deliveries:
+        deliveries.publish("article.published")
+
+        async def all_over() -> bool:
+            await deliveries.advance(1.0)
+            return sum(isinstance(each, TicketSettled) for each in deliveries.events) == 3
+
+        await until_async(all_over, "every verdict")
+
+    told = [each for each in deliveries.events if isinstance(each, TicketSettled) and each.recipient == "anna"]
+    assert [(each.verdict, each.again_in) for each in told] == [(Verdict.RETRIED, 7.0), (Verdict.DEAD, None)]
+    assert (row_of(inbox_database, "anna")["attempt_count"], row_of(inbox_database, "ben")["state"]) == (2, "done")
 
 
 async def test_recipients_are_divided_among_shards(inbox_database: str, consumer: Consumer) -> None:
