@@ -81,7 +81,19 @@ class Reused:
         return {"artifact": self.name, "location": self.location, "bytes": self.bytes, "sha256": self.sha256}
 
 
-Note = StageBegan | StageEnded | Progressed | Uploaded | Reused
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """The process ends without the handler, which goes on in its thread until then."""
+
+    what: ClassVar[str] = "aborted:shutdown"
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"left": "to the end of its lease"}
+
+
+Note = StageBegan | StageEnded | Progressed | Uploaded | Reused | Aborted
 
 
 class Notebook(Protocol):

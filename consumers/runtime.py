@@ -26,6 +26,7 @@ from consumers.gate import Gate
 from consumers.handlers import Handler, Meant, TooNew, TooOld, Unhandled
 from consumers.handling import Handling
 from consumers.job import Cancelled, Job
+from consumers.notes import Aborted
 from consumers.outside import Outside
 from consumers.parts import Parts
 from consumers.patience import Patience
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 CANCEL_SECONDS = 2.0
 # Of these, how long is left to those who wait for a store that does not answer.
 GIVE_UP_SECONDS = 0.5
+# And of these, for a word in the history of what is left behind.
+_NOTE_SECONDS = 0.2
 DISMISS_SECONDS = 0.5
 CLOSE_SECONDS = 2.0
 _FAULT_PAUSE = 5.0
@@ -340,7 +343,8 @@ class Runtime:
                 job.cancel(Cancelled.SHUTDOWN)
             if not await self._crew.calm(CANCEL_SECONDS - GIVE_UP_SECONDS):
                 self._outside.dedup.give_up()
-                await self._crew.calm(GIVE_UP_SECONDS)
+                if not await self._crew.calm(GIVE_UP_SECONDS - _NOTE_SECONDS) and not self._outside.outlived:
+                    await self._note_what_is_left()
         abandoned = tuple(sorted({_name(job) for job in self._flow.running}))
         ended = self._outside.clock.monotonic() - began
         self._outside.observe(ConsumerStopped(self._consumer.name, ended, self._released, abandoned))
@@ -348,6 +352,16 @@ class Runtime:
             # A thread goes on in a process that does: so do its lease, and what it works with.
             await self._crew.calm(_LOOK_SECONDS)
         return abandoned
+
+    async def _note_what_is_left(self) -> None:
+        """Nobody releases it: its lease ends by itself. Where the history cannot be written, nothing depends on it."""
+        begun = [job.begun for job in self._flow.running if job.begun is not None]
+        notes = [asyncio.ensure_future(each.notebook.note(Aborted())) for each in begun if each.notebook is not None]
+        if not notes:
+            return
+        timer = self._outside.clock.call_later(_NOTE_SECONDS, lambda: [note.cancel() for note in notes])
+        await asyncio.gather(*notes, return_exceptions=True)
+        timer.cancel()
 
     async def _calm(self, soft_timeout: float) -> bool:
         """Wait for what runs, as long as it may take, and nobody is in a hurry."""

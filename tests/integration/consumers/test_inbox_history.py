@@ -1,6 +1,6 @@
 """A delivery's state and its history are one transaction: what cannot be written of one is not done to the other."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from uuid import uuid4
 
@@ -17,13 +17,12 @@ from relay.postgres.connect import connect_async
 from tests.support.inbox import history, leases, rows
 from tests.support.inbox_rows import store
 
-Act = Callable[[], Awaitable[Any]]
-
 
 class Owner:
     """What acts on the only delivery, by an owner whose lease can be over."""
 
     def __init__(self, database: str) -> None:
+        self.database = database
         self.skew = 0.0
         identity = Identity(consumer="billing", owner="host:1:a", lease_seconds=60)
         self.table = Table(lambda: connect_async(database), "public", identity, skew=lambda: self.skew)
@@ -59,6 +58,14 @@ class Owner:
         await self.table.recover()
 
 
+@pytest.fixture
+async def owner(inbox_database: str) -> AsyncIterator[Owner]:
+    """On a table of its own."""
+    owner = Owner(inbox_database)
+    yield owner
+    await owner.table.close()
+
+
 @pytest.mark.parametrize(
     ("what", "before", "act", "columns"),
     [
@@ -78,37 +85,34 @@ class Owner:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 async def test_no_state_changes_without_its_entry(
-    inbox_database: str,
+    owner: Owner,
     what: str,
     before: Callable[[Owner], Awaitable[None]] | None,
     act: Callable[[Owner], Awaitable[None]],
     columns: dict[str, Any],
 ) -> None:
     """The row and its lease stay as they were; once the entry can be written, all of it is done."""
-    owner = Owner(inbox_database)
-    with psycopg.connect(inbox_database, autocommit=True) as connection:
+    with psycopg.connect(owner.database, autocommit=True) as connection:
         store(connection, **columns)
         if before is not None:
             await before(owner)
-        was = rows(inbox_database), leases(inbox_database)
+        was = rows(owner.database), leases(owner.database)
         connection.execute(f"alter table inbox_history add constraint no_room check (what <> '{what}')".encode())
         claimed = owner.claimed
         with pytest.raises(StoreUnavailableError):
             await act(owner)
         owner.claimed = claimed
-        assert (rows(inbox_database), leases(inbox_database)) == was
+        assert (rows(owner.database), leases(owner.database)) == was
         connection.execute("alter table inbox_history drop constraint no_room")
         await act(owner)
-        await owner.table.close()
         ((event,),) = connection.execute("select event_id from inbox_deliveries").fetchall()
 
-    assert history(inbox_database, event)[-1] == what
-    assert rows(inbox_database) != was[0]
+    assert history(owner.database, event)[-1] == what
+    assert rows(owner.database) != was[0]
 
 
-async def test_nothing_is_stored_without_its_entry(inbox_database: str) -> None:
+async def test_nothing_is_stored_without_its_entry(owner: Owner) -> None:
     """An event whose history cannot begin is not in the inbox, and is not acknowledged."""
-    owner = Owner(inbox_database)
     arrival = Arrival(
         event_id=uuid4(),
         event_type="order.paid",
@@ -120,27 +124,26 @@ async def test_nothing_is_stored_without_its_entry(inbox_database: str) -> None:
         body=b"{}",
         attributes={},
     )
-    with psycopg.connect(inbox_database, autocommit=True) as connection:
+    with psycopg.connect(owner.database, autocommit=True) as connection:
         connection.execute("alter table inbox_history add constraint no_room check (what <> 'created')")
         with pytest.raises(StoreUnavailableError):
             await owner.table.receive([arrival])
-        assert rows(inbox_database) == []
+        assert rows(owner.database) == []
         connection.execute("alter table inbox_history drop constraint no_room")
         assert await owner.table.receive([arrival]) == {str(arrival.event_id)}
-    await owner.table.close()
-    assert history(inbox_database, arrival.event_id) == ["created"]
+    assert history(owner.database, arrival.event_id) == ["created"]
 
 
-async def test_nothing_is_completed_in_a_handlers_transaction_without_its_entry(inbox_database: str) -> None:
+async def test_nothing_is_completed_in_a_handlers_transaction_without_its_entry(
+    owner: Owner,
+) -> None:
     """`inbox_complete` fails as a whole, and with it the effect."""
-    owner = Owner(inbox_database)
-    with psycopg.connect(inbox_database, autocommit=True) as connection:
+    with psycopg.connect(owner.database, autocommit=True) as connection:
         id_ = store(connection)
         await owner.claim()
-        await owner.table.close()
-        was = rows(inbox_database), leases(inbox_database)
+        was = rows(owner.database), leases(owner.database)
         connection.execute("alter table inbox_history add constraint no_room check (what <> 'done')")
         said = f'{{"id": {id_}, "token": "{owner.claimed[0].owned.token}"}}'
         with pytest.raises(psycopg.errors.CheckViolation):
             connection.execute("select inbox_complete(%s)", [said])
-        assert (rows(inbox_database), leases(inbox_database)) == was
+        assert (rows(owner.database), leases(owner.database)) == was
