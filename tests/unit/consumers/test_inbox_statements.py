@@ -31,7 +31,7 @@ def test_whoever_has_a_delivery_handled_again_makes_it_as_new() -> None:
 def test_a_key_has_one_first_delivery_for_all_who_ask() -> None:
     """Whoever claims one, and whoever looks whether it may be claimed."""
     first = re.compile(r"select id from inbox_deliveries as first where (.*?) limit 1")
-    found = {name: first.findall(words(name)) for name in ("claim_heads", "claim_suspect", "look")}
+    found = {name: first.findall(words(name)) for name in ("claim_heads", "find_suspects", "claim_suspect", "look")}
     assert all(len(each) == 1 for each in found.values()), found
     assert len({each[0] for each in found.values()}) == 1
 
