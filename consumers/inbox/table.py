@@ -87,7 +87,8 @@ class Table:
 
     async def walk(self, after: str, most: int) -> list[Head]:
         """The first rows of up to so many ordering keys behind this one."""
-        rows = await self._claims.ask("walk_keys", {**self._whose, "after": after, "most": most})
+        wanted = {**self._whose, **self._shard, "after": after, "most": most}
+        rows = await self._claims.ask("walk_keys", wanted)
         return [Head(key, int(id_), event_type, bool(ready), float(due)) for key, id_, event_type, ready, due in rows]
 
     async def claim_ready(self, rooms: Mapping[str, int], most: int) -> list[Claimed]:

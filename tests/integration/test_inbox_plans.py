@@ -37,7 +37,7 @@ SHARD: dict[str, Any] = {"shard": 0, "shards": 1}
 LOOK: dict[str, Any] = {**WHOSE, **SHARD}
 BEGIN: dict[str, Any] = {**WHOSE, **SHARD, "token": str(uuid4()), "owner": "host:2:b", "lease": 60.0, "alone": False}
 SUSPECTS_FOUND: dict[str, Any] = {**LOOK, "types": texts(TYPES), "most": 10}
-WALK: dict[str, Any] = {**WHOSE, "after": "", "most": ROWS}
+WALK: dict[str, Any] = {**LOOK, "after": "", "most": ROWS}
 PAID: dict[str, Any] = {**BEGIN, "types": texts(TYPES[:1]), "rooms": numbers([ROWS]), "most": ROWS}
 BOTH: dict[str, Any] = {**BEGIN, "types": texts(TYPES), "rooms": numbers([ROWS // 2, ROWS // 2]), "most": ROWS}
 # That are looked at for each delivery, in all indexes that have it and all tables that tell of it. They were 36.6, 8.1,

@@ -178,7 +178,7 @@ def test_acting_looks_deliveries_up_by_id(connection: psycopg.Connection[Any], a
 
 def test_the_first_of_a_key_is_one_step_however_many_wait_behind_it(connection: psycopg.Connection[Any]) -> None:
     """In the walk, and when it is claimed: what is processed stands before what waits."""
-    walk = {"consumer": "billing", "after": "", "most": 20, "skew": 0.0}
+    walk = {"consumer": "billing", "shards": 1, "shard": 0, "after": "", "most": 20, "skew": 0.0}
     assert visited(scans(connection, "walk_keys", walk)) == {"inbox_deliveries_keyed": 2 * 20}
     heads = connection.execute(
         "select min(id) from inbox_deliveries where consumer = 'billing' and state = 'pending' and not suspect "

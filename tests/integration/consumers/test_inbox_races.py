@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
@@ -17,8 +17,10 @@ from psycopg_pool import ConnectionPool
 
 from consumers import Consumer, Context, Received
 from consumers.clock import SystemClock
+from consumers.delivery import Delivery
 from consumers.events import Fate, ResultUnkept
 from consumers.inbox import effects
+from consumers.inbox.claiming import Claiming
 from consumers.inbox.inbox import Inbox
 from consumers.inbox.rows import Arrival, Head, Waiting, Word
 from consumers.inbox.table import Identity, Table
@@ -402,3 +404,42 @@ async def test_an_event_that_shard_by_cannot_place_becomes_a_dead_letter(
         (letter,) = deliveries.dead_letters
     assert "shard_by does not say where it belongs" in letter.reason
     assert "of nobody" not in letter.reason
+
+
+async def test_keys_of_another_part_stand_before_nobody(inbox_database: str, processes: Callable[..., Table]) -> None:
+    """However many of them wait for a process that is away."""
+    for n in range(30):
+        stored(inbox_database, None, ordering_key=f"a-{n:02}", shard=1)
+    ours = stored(inbox_database, None, ordering_key="b", shard=0)
+    table = processes(shard=0, shards=2)
+    inbox = Inbox(table, SystemClock(), lambda _: None, revision_of=lambda *_: 1, heartbeat_seconds=15.0)
+    claiming = Claiming(table, inbox, lambda _: None, SystemClock(), poll_seconds=0.05)
+    taken: list[Delivery] = []
+    working = asyncio.create_task(claiming.run(taken.extend, Room()))
+    try:
+        await holds(lambda: bool(taken), "ours is claimed")
+    finally:
+        working.cancel()
+        await asyncio.wait([working])
+    assert row(inbox_database, ours)["state"] == "processing"
+
+
+class Room:
+    """Ten permits, of which none is ever taken."""
+
+    def __init__(self) -> None:
+        self.freed = asyncio.Event()
+        self.room = 10
+        self.idle = True
+
+    def handled(self, event_type: str) -> bool:
+        """All are."""
+        return bool(event_type)
+
+    def paused(self, event_type: str) -> bool:
+        """None is."""
+        return not event_type
+
+    def rooms(self, event_types: Iterable[str]) -> Mapping[str, int]:
+        """As many of each."""
+        return dict.fromkeys(event_types, self.room)
