@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from consumers.clock import Clock
 from consumers.events import ClaimMade, InboxAway, InboxBack, LeaseRecovered
 from consumers.inbox.inbox import Inbox
-from consumers.inbox.rows import Claimed, Owned
+from consumers.inbox.rows import Claimed, Head, Owned
 from consumers.inbox.table import MOST_ROWS, Table
 from consumers.sources.source import Demand, Take
 from idempotency import StoreUnavailableError
@@ -172,12 +172,16 @@ class Claiming:
         self._round.due_in = min([self._round.due_in, *(head.due_in for head in heads if head.due_in > 0)])
         ready = [head for head in heads if head.ready and _meant(head.event_type, head.due_in, demand)]
         rooms = dict(demand.rooms(dict.fromkeys(head.event_type for head in ready)))
-        chosen: list[int] = []
+        room, chosen = demand.room, list[Head]()
         for head in ready:
-            if rooms.get(head.event_type, 0) > 0 and len(chosen) < demand.room:
+            if chosen and len(chosen) == room:
+                self._after = chosen[-1].key  # the next permit is for the next key: none goes without a turn
+                break
+            if rooms.get(head.event_type, 0) > 0:
                 rooms[head.event_type] -= 1
-                chosen.append(head.id)
-        claimed = await self._claimed("key", len(chosen), self._table.claim_heads(chosen), take) if chosen else []
+                chosen.append(head)
+        ids = [head.id for head in chosen]
+        claimed = await self._claimed("key", len(chosen), self._table.claim_heads(ids), take) if ids else []
         self._round.fruitful = bool(claimed)
         self._round.claimed += len(claimed)
         if not self._after and not self._round.claimed and not self._round.disturbed:

@@ -424,6 +424,22 @@ async def test_keys_of_another_part_stand_before_nobody(inbox_database: str, pro
     assert row(inbox_database, ours)["state"] == "processing"
 
 
+async def test_no_key_takes_the_turn_of_another(inbox_database: str) -> None:
+    """However much waits of the first one, and however few permits there are."""
+    for n in range(4):
+        stored(inbox_database, "a", ordering_key="a", sequence=n)
+    stored(inbox_database, "b", ordering_key="b")
+    stored(inbox_database, "c", ordering_key="c")
+    seen: list[Any] = []
+
+    async def handler(event: Received[Any]) -> None:
+        seen.append(event.data)
+
+    async with running(inbox_database, handler, concurrency=1):
+        await holds(lambda: len(seen) == 6, "all were handled")
+    assert seen == ["a", "b", "c", "a", "a", "a"]
+
+
 class Room:
     """Ten permits, of which none is ever taken."""
 
