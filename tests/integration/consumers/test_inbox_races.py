@@ -440,6 +440,52 @@ async def test_no_key_takes_the_turn_of_another(inbox_database: str) -> None:
     assert seen == ["a", "b", "c", "a", "a", "a"]
 
 
+async def test_what_has_no_key_leaves_what_has_one_its_turn(inbox_database: str) -> None:
+    """However much of it waits: every other time a key is first."""
+    for _ in range(4):
+        stored(inbox_database, "plain")
+    for n in range(3):
+        stored(inbox_database, "keyed", ordering_key=f"k-{n}")
+    seen: list[Any] = []
+
+    async def handler(event: Received[Any]) -> None:
+        seen.append(event.data)
+
+    async with running(inbox_database, handler, concurrency=1):
+        await holds(lambda: len(seen) == 7, "all were handled")
+    assert seen == ["plain", "keyed", "plain", "keyed", "plain", "keyed", "plain"]
+
+
+async def test_what_a_handler_has_left_behind_takes_no_permit(
+    inbox_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A timer of its own that cancels the task that it ran on: the delivery comes again when its lease ends."""
+    say, tasks = Table.settle, list[asyncio.Task[Any]]()
+
+    async def late(table: Table, words: Sequence[Word]) -> list[str]:
+        while tasks:
+            tasks.pop().cancel()
+            await asyncio.sleep(0)
+        return await say(table, words)
+
+    async def handler(event: Received[Any], ctx: Context) -> None:
+        task = asyncio.current_task()
+        if event.data == "first" and not seen and task:
+            tasks.append(task)
+        seen.append(event.data)
+
+    seen: list[Any] = []
+    monkeypatch.setattr(Table, "settle", late)
+    async with running(inbox_database, handler, concurrency=1) as deliveries:
+        first = deliveries.publish("order.paid", "first")
+        with pytest.raises(AssertionError, match="the SDK itself failed"):
+            await deliveries.wait_for(first)
+        second = deliveries.publish("order.paid", "second")
+        assert (await deliveries.wait_for(second)).fate is Fate.DONE
+        assert (await deliveries.wait_for(first)).fate is Fate.DONE
+    assert leases(inbox_database) == []
+
+
 class Room:
     """Ten permits, of which none is ever taken."""
 
