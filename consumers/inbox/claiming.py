@@ -81,6 +81,8 @@ class Claiming:
         self._suspects: dict[str, float] = {}
         self._alone: Owned | None = None
         self._keyed = False
+        # Whether what has no key took all permits last time, so that those with keys come first.
+        self._keys_waited = False
         self._after = ""
         self._round = Round()
         self._look_at = 0.0
@@ -128,10 +130,12 @@ class Claiming:
             return await self._one_alone(suspects, take, demand)
         if not demand.room:
             return False
-        claimed = 0
+        keys_first = self._keyed and self._keys_waited
+        claimed = await self._heads(take, demand) if keys_first else 0
         for share in demand.shares(self._due(self._types, demand, now)):
             claimed += await self._ready(share, take, demand)
-        if self._keyed and demand.room:
+        self._keys_waited = self._keyed and not keys_first and not demand.room
+        if self._keyed and not keys_first and demand.room:
             claimed += await self._heads(take, demand)
         return bool(claimed)
 
@@ -170,8 +174,12 @@ class Claiming:
         self._after = heads[-1].key if len(heads) == most else ""
         self._round.due_in = min([self._round.due_in, *(head.due_in for head in heads if head.due_in > 0)])
         ready = [head for head in heads if head.ready and _meant(head.event_type, head.due_in, demand)]
-        chosen = _chosen(ready, demand.shares(dict.fromkeys(head.event_type for head in ready)))
-        claimed = await self._claimed("key", len(chosen), self._table.claim_heads(chosen), take) if chosen else []
+        shares = demand.shares(dict.fromkeys(head.event_type for head in ready))
+        chosen = _chosen(ready, shares)
+        if 0 < len(chosen) < len(ready) and len(chosen) == sum(share.most for share in shares):
+            self._after = chosen[-1].key  # the next permit is for the next key: none goes without a turn
+        ids = [head.id for head in chosen]
+        claimed = await self._claimed("key", len(ids), self._table.claim_heads(ids), take) if ids else []
         self._round.fruitful = bool(claimed)
         self._round.claimed += len(claimed)
         if not self._after and not self._round.claimed:
@@ -267,9 +275,9 @@ def _meant(event_type: str, due_in: float, demand: Demand) -> bool:
     return demand.handled(event_type) or due_in <= -UNKNOWN_SECONDS
 
 
-def _chosen(heads: Sequence[Head], shares: Sequence[Share]) -> list[int]:
+def _chosen(heads: Sequence[Head], shares: Sequence[Share]) -> list[Head]:
     """Those of them that there is room for, by their order."""
-    chosen: list[int] = []
+    chosen: list[Head] = []
     rooms = {event_type: room for share in shares for event_type, room in share.rooms.items()}
     left = [share.most for share in shares]
     place = {event_type: number for number, share in enumerate(shares) for event_type in share.rooms}
@@ -278,5 +286,5 @@ def _chosen(heads: Sequence[Head], shares: Sequence[Share]) -> list[int]:
         if of is not None and rooms[head.event_type] > 0 and left[of] > 0:
             rooms[head.event_type] -= 1
             left[of] -= 1
-            chosen.append(head.id)
+            chosen.append(head)
     return chosen

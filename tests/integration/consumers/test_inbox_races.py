@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from secrets import token_hex
@@ -17,8 +17,10 @@ from psycopg_pool import ConnectionPool
 
 from consumers import Consumer, Context, Received
 from consumers.clock import SystemClock
+from consumers.delivery import Delivery
 from consumers.events import Fate, ResultUnkept
 from consumers.inbox import connections as module
+from consumers.inbox.claiming import Claiming
 from consumers.inbox.inbox import Inbox
 from consumers.inbox.rows import Arrival, Head, Waiting, Word
 from consumers.inbox.table import Identity, Table
@@ -402,3 +404,104 @@ async def test_an_event_that_shard_by_cannot_place_becomes_a_dead_letter(
         (letter,) = deliveries.dead_letters
     assert "shard_by does not say where it belongs" in letter.reason
     assert "of nobody" not in letter.reason
+
+
+async def test_keys_of_another_part_stand_before_nobody(inbox_database: str, processes: Callable[..., Table]) -> None:
+    """However many of them wait for a process that is away."""
+    for n in range(30):
+        stored(inbox_database, None, ordering_key=f"a-{n:02}", shard=1)
+    ours = stored(inbox_database, None, ordering_key="b", shard=0)
+    table = processes(shard=0, shards=2)
+    inbox = Inbox(table, SystemClock(), lambda _: None, revision_of=lambda *_: 1, heartbeat_seconds=15.0)
+    claiming = Claiming(table, inbox, lambda _: None, SystemClock(), poll_seconds=0.05)
+    taken: list[Delivery] = []
+    working = asyncio.create_task(claiming.run(taken.extend, Room()))
+    try:
+        await holds(lambda: bool(taken), "ours is claimed")
+    finally:
+        working.cancel()
+        await asyncio.wait([working])
+    assert row(inbox_database, ours)["state"] == "processing"
+
+
+async def test_no_key_takes_the_turn_of_another(inbox_database: str) -> None:
+    """However much waits of the first one, and however few permits there are."""
+    for n in range(4):
+        stored(inbox_database, "a", ordering_key="a", sequence=n)
+    stored(inbox_database, "b", ordering_key="b")
+    stored(inbox_database, "c", ordering_key="c")
+    seen: list[Any] = []
+
+    async def handler(event: Received[Any]) -> None:
+        seen.append(event.data)
+
+    async with running(inbox_database, handler, concurrency=1):
+        await holds(lambda: len(seen) == 6, "all were handled")
+    assert seen == ["a", "b", "c", "a", "a", "a"]
+
+
+async def test_what_has_no_key_leaves_what_has_one_its_turn(inbox_database: str) -> None:
+    """However much of it waits: every other time a key is first."""
+    for _ in range(4):
+        stored(inbox_database, "plain")
+    for n in range(3):
+        stored(inbox_database, "keyed", ordering_key=f"k-{n}")
+    seen: list[Any] = []
+
+    async def handler(event: Received[Any]) -> None:
+        seen.append(event.data)
+
+    async with running(inbox_database, handler, concurrency=1):
+        await holds(lambda: len(seen) == 7, "all were handled")
+    assert seen == ["plain", "keyed", "plain", "keyed", "plain", "keyed", "plain"]
+
+
+async def test_what_a_handler_has_left_behind_takes_no_permit(
+    inbox_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A timer of its own that cancels the task that it ran on: the delivery comes again when its lease ends."""
+    say, tasks = Table.settle, list[asyncio.Task[Any]]()
+
+    async def late(table: Table, words: Sequence[Word]) -> list[str]:
+        while tasks:
+            tasks.pop().cancel()
+            await asyncio.sleep(0)
+        return await say(table, words)
+
+    async def handler(event: Received[Any], ctx: Context) -> None:
+        task = asyncio.current_task()
+        if event.data == "first" and not seen and task:
+            tasks.append(task)
+        seen.append(event.data)
+
+    seen: list[Any] = []
+    monkeypatch.setattr(Table, "settle", late)
+    async with running(inbox_database, handler, concurrency=1) as deliveries:
+        first = deliveries.publish("order.paid", "first")
+        with pytest.raises(AssertionError, match="the SDK itself failed"):
+            await deliveries.wait_for(first)
+        second = deliveries.publish("order.paid", "second")
+        assert (await deliveries.wait_for(second)).fate is Fate.DONE
+        assert (await deliveries.wait_for(first)).fate is Fate.DONE
+    assert leases(inbox_database) == []
+
+
+class Room:
+    """Ten permits, of which none is ever taken."""
+
+    def __init__(self) -> None:
+        self.freed = asyncio.Event()
+        self.room = 10
+        self.idle = True
+
+    def handled(self, event_type: str) -> bool:
+        """All are."""
+        return bool(event_type)
+
+    def paused(self, event_type: str) -> bool:
+        """None is."""
+        return not event_type
+
+    def rooms(self, event_types: Iterable[str]) -> Mapping[str, int]:
+        """As many of each."""
+        return dict.fromkeys(event_types, self.room)
