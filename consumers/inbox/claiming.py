@@ -81,6 +81,8 @@ class Claiming:
         self._suspects: dict[str, float] = {}
         self._alone: Owned | None = None
         self._keyed = False
+        # Whether what has no key took all permits last time, so that those with keys come first.
+        self._keys_waited = False
         self._after = ""
         self._round = Round()
         self._look_at = 0.0
@@ -126,11 +128,14 @@ class Claiming:
         now = self._clock.monotonic()
         if suspects := self._due(self._suspects, demand, now):
             return await self._one_alone(suspects, take, demand)
-        room = demand.room
-        if not room:
+        if not demand.room:
             return False
-        claimed = await self._ready(self._due(self._types, demand, now), room, take, demand)
-        if self._keyed and demand.room:
+        keys_first = self._keyed and self._keys_waited
+        claimed = await self._heads(take, demand) if keys_first else 0
+        if room := demand.room:
+            claimed += await self._ready(self._due(self._types, demand, now), room, take, demand)
+        self._keys_waited = self._keyed and not keys_first and not demand.room
+        if self._keyed and not keys_first and demand.room:
             claimed += await self._heads(take, demand)
         return bool(claimed)
 

@@ -440,6 +440,22 @@ async def test_no_key_takes_the_turn_of_another(inbox_database: str) -> None:
     assert seen == ["a", "b", "c", "a", "a", "a"]
 
 
+async def test_what_has_no_key_leaves_what_has_one_its_turn(inbox_database: str) -> None:
+    """However much of it waits: every other time a key is first."""
+    for _ in range(4):
+        stored(inbox_database, "plain")
+    for n in range(3):
+        stored(inbox_database, "keyed", ordering_key=f"k-{n}")
+    seen: list[Any] = []
+
+    async def handler(event: Received[Any]) -> None:
+        seen.append(event.data)
+
+    async with running(inbox_database, handler, concurrency=1):
+        await holds(lambda: len(seen) == 7, "all were handled")
+    assert seen == ["plain", "keyed", "plain", "keyed", "plain", "keyed", "plain"]
+
+
 class Room:
     """Ten permits, of which none is ever taken."""
 
