@@ -456,6 +456,33 @@ async def test_what_has_no_key_leaves_what_has_one_its_turn(inbox_database: str)
     assert seen == ["plain", "keyed", "plain", "keyed", "plain", "keyed", "plain"]
 
 
+async def test_what_a_handler_has_left_behind_takes_no_permit(
+    inbox_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a timer of its own that cancels the task on which it ran, as the end of the delivery is written."""
+    say, tasks = Table.settle, list[asyncio.Task[Any]]()
+
+    async def late(table: Table, words: Sequence[Word]) -> list[str]:
+        while tasks:
+            tasks.pop().cancel()
+            await asyncio.sleep(0)
+        return await say(table, words)
+
+    async def handler(event: Received[Any]) -> None:
+        task = asyncio.current_task()
+        if event.data == "first" and task:
+            tasks.append(task)
+
+    monkeypatch.setattr(Table, "settle", late)
+    async with running(inbox_database, handler, concurrency=1) as deliveries:
+        first = deliveries.publish("order.paid", "first")
+        with pytest.raises(AssertionError, match="the SDK itself failed"):
+            await deliveries.wait_for(first)
+        second = deliveries.publish("order.paid", "second")
+        assert (await deliveries.wait_for(second)).fate is Fate.DONE
+    assert row(inbox_database, first)["state"] == "done"
+
+
 class Room:
     """Ten permits, of which none is ever taken."""
 
