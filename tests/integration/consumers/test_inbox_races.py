@@ -17,6 +17,8 @@ from psycopg_pool import ConnectionPool
 
 from consumers import Consumer, Context, Received
 from consumers.clock import SystemClock
+from consumers.decode import decode
+from consumers.dedup.protocol import InProgress
 from consumers.delivery import Delivery
 from consumers.events import Fate, ResultUnkept
 from consumers.inbox import effects
@@ -194,6 +196,25 @@ async def test_what_is_given_back_while_somebody_has_its_row_comes_again_at_once
     await inbox.close()
     found = row(inbox_database, event)
     assert (found["attempt_count"], found["suspect"], leases(inbox_database)) == (0, False, [])
+
+
+async def test_a_process_that_stood_still_begins_nothing_whose_lease_is_over(
+    inbox_database: str, processes: Callable[..., Table]
+) -> None:
+    """Others have it by then, and would run it at the same time; where nobody has, it is given back."""
+    event = stored(inbox_database, None)
+    table = processes()
+    inbox = Inbox(table, SystemClock(), lambda _: None, revision_of=lambda *_: 1, heartbeat_seconds=15.0)
+    await inbox.open(lambda _: None, None)
+    (claimed,) = await table.claim_ready({"order.paid": 1}, 1)
+    claimed.owned.deadline = SystemClock().monotonic()
+    subject = decode(claimed.delivery)
+    assert isinstance(subject, Received)
+    assert isinstance(await inbox.begin(subject, claimed.delivery), InProgress)
+    inbox.give_back(claimed.owned, 0.0)
+    await holds(lambda: row(inbox_database, event)["state"] == "pending", "it waits")
+    await inbox.close()
+    assert row(inbox_database, event)["attempt_count"] == 0
 
 
 async def test_threads_that_begin_at_once_share_their_connections(
