@@ -294,7 +294,13 @@ class Runtime:
     async def _work(self, job: Job) -> None:
         try:
             await self._pipeline.run(job)
-        except Exception as error:  # noqa: BLE001 -- a bug of ours must not take the worker, and with it the message
+        except (Exception, asyncio.CancelledError) as error:  # a bug must not take the worker, and with it the message
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError):
+                if self._stopping or task is None:
+                    raise
+                while task.cancelling():  # something that a handler has left behind cancels whatever comes after it
+                    task.uncancel()
             outside = self._outside
             outside.observe(PipelineFault(self._consumer.name, job.subject, error, _FAULT_PAUSE))
             await self._pipeline.let_go(job, _FAULT_PAUSE)

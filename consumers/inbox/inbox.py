@@ -79,7 +79,8 @@ class Inbox:
     async def begin(self, event: Received[Any], delivery: Delivery) -> Begun | InProgress:
         """It is ours already, unless its lease has ended while it waited."""
         owned: Owned = delivery.handle
-        if owned.over:
+        # A process that stood still learns of that here before anybody has told it.
+        if owned.over or owned.deadline <= self._clock.monotonic():
             return InProgress(0.0)
         owned.revision = self._revision_of(event.event_type, event.version, event.recipient)
         begun = Begun(event, owned.attempt, owned, notebook=self._notebooks.of(owned), deferrals=owned.deferrals)
