@@ -31,6 +31,7 @@ class InboxEffects:
         function = sql.Identifier(schema, "inbox_complete").as_string(None)
         self._call = Call(f"select {function}(\n", _UNKEPT, ")::text")
         self._confirmations: Gather[Owned, bool] = Gather(table.confirm, most=MOST_ROWS, at_once=1)
+        inbox.also_given_up.append(self._confirmations.fail)
         self.fan_out = FanOut(connections, schema)
         self.transaction = connections.transaction
         self.transaction_in_thread = connections.transaction_in_thread

@@ -58,6 +58,8 @@ class Inbox:
         self._keeper: Keeper[Owned] = Keeper(self._renew, clock, every=heartbeat_seconds, now=clock.monotonic)
         self._notebooks = Notebooks(table)
         self._words: Gather[Word, str] = Gather(self._settle, most=MOST_ROWS, at_once=1)
+        self.also_given_up: list[Callable[[Exception], None]] = []
+        """Who else asks the inbox on the road of a delivery."""
         self._giving_back: set[asyncio.Task[None]] = set()
 
     @property
@@ -123,7 +125,10 @@ class Inbox:
 
     def give_up(self) -> None:
         """Fail what is being asked now."""
-        self._words.fail(StoreUnavailableError("the process ends, and the inbox has not answered"))
+        error = StoreUnavailableError("the process ends, and the inbox has not answered")
+        self._words.fail(error)
+        for give_up in self.also_given_up:
+            give_up(error)
 
     async def close(self) -> None:
         """Give back what was not handled, and renew nothing any longer."""

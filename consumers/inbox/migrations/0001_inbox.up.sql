@@ -170,7 +170,7 @@ begin
     insert into inbox_deliveries (consumer, event_id, event_type, event_version, shard, envelope, attributes)
     values (
         said ->> 'consumer', (said ->> 'event_id')::uuid, said ->> 'event_type', coalesce((said ->> 'version')::integer, 1),
-        coalesce((said ->> 'shard')::integer, hashtext(lower(said ->> 'event_id')) & 2147483647),
+        coalesce((said ->> 'shard')::integer, ('x' || left(md5(lower(said ->> 'event_id')), 8))::bit(32)::integer & 2147483647),
         jsonb_build_object(
             'event_id', lower(said ->> 'event_id'),
             'event_type', said -> 'event_type',
@@ -216,6 +216,7 @@ as $$
         select *
           from inbox_deliveries
          where id = (said ->> 'id')::bigint and token = (said ->> 'token')::uuid and recipient = ''
+           and state in ('processing', 'done')  -- done: by the same transaction, before
     ), added as (
         insert into inbox_deliveries
                (consumer, event_id, recipient, event_type, event_version, sequence, ordering_key, shard, envelope,

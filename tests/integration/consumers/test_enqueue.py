@@ -180,3 +180,12 @@ def _blocked(looking: psycopg.Connection[Any], waiting: psycopg.Connection[Any])
 
 async def _of(answer: "asyncio.Future[Enqueued]") -> Enqueued:
     return await answer
+
+
+async def test_what_is_enqueued_is_in_the_part_that_its_event_id_says(inbox_database: str) -> None:
+    """The same hash as everywhere else, which is the same on every machine and in every version of Postgres."""
+    async with await psycopg.AsyncConnection.connect(inbox_database) as connection:
+        stored = await enqueue(connection, consumer="billing", event_type="order.paid", data={}, key="o-1")
+    with psycopg.connect(inbox_database) as connection:
+        ((shard,),) = connection.execute("select shard from inbox_deliveries").fetchall()
+    assert shard == shard_of(str(stored.event_id))
