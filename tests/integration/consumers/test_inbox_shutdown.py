@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
+import pytest
 
 from consumers import Consumer, Received
 from consumers.events import ConsumerStopped, Fate
@@ -108,6 +109,36 @@ async def test_a_threads_lease_is_left_to_end(inbox_database: str) -> None:
         "processing",
         "done",
     ]
+
+
+async def test_a_database_that_does_not_answer_does_not_hold_up_the_end(inbox_database: str) -> None:
+    """Neither for what is to be released nor for a word about what is left: both have two seconds."""
+    inside, release = threading.Event(), threading.Event()
+
+    def stays(event: Received[Any]) -> None:
+        inside.set()
+        release.wait(30)
+
+    async def is_late(event: Received[Any]) -> None:
+        await asyncio.Event().wait()
+
+    consumer = Consumer("billing", dedup="inbox", timeout=None)
+    consumer.on("order.paid")(stays)
+    consumer.on("order.sent")(is_late)
+    try:
+        async with in_memory(consumer, database=inbox_database) as deliveries:
+            for event_type in ("order.paid", "order.sent"):
+                deliveries.publish(event_type)
+            await comes_about(lambda: inside.is_set() and len(leases(inbox_database)) == 2, "both are handled")
+            with psycopg.connect(inbox_database) as connection:
+                connection.execute("lock table inbox_history in access exclusive mode")
+                await deliveries.stop()
+            (stopped,) = [each for each in deliveries.events if isinstance(each, ConsumerStopped)]
+    finally:
+        release.set()
+
+    assert stopped.seconds == pytest.approx(25 + 2, abs=0.1)
+    assert len(stopped.abandoned) == 1
 
 
 async def test_the_database_is_let_go_of_last(inbox_database: str) -> None:
