@@ -51,8 +51,7 @@ _FIRST_LOOK: Final = 0.25
 _DEAD_LETTER_PAUSE: Final = 10.0
 _UNCOMMITTED: Final = (
     "what ctx.complete writes was not committed when the handler returned: await it where the connection is "
-    "asynchronous, "
-    "and commit within the handler"
+    "asynchronous, and commit within the handler"
 )
 
 

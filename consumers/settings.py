@@ -30,14 +30,13 @@ class Settings(PubSubSettings):
     )
     MISSING: ClassVar[Mapping[str, str]] = {
         "pubsub_project_id": "PUBSUB_PROJECT_ID is not set; name the Google Cloud project of your subscriptions",
-        "redis_url": (
-            "REDIS_URL is not set; write it like rediss://:password@host:6379, or choose dedup='inbox' or 'none'"
-        ),
+        "redis_url": "REDIS_URL is not set; write it like rediss://:password@host:6379, or choose dedup='inbox' "
+        "or 'none'",
         "database_url": "DATABASE_URL is not set; write it like postgresql://user:password@host:5432/db",
     }
 
     redis_url: SecretStr = SecretStr("")
-    """The Redis that remembers events: redis, rediss, redis+cluster or redis+sentinel://. For claim and mark."""
+    """The Redis of dedup='claim' and 'mark', required for them: redis, rediss, redis+cluster or redis+sentinel://."""
     redis_tls_verify: bool = True
     """Whether the certificate of a rediss:// server is checked; off for Heroku's, which are self-signed. on"""
     redis_ca_file: str = ""

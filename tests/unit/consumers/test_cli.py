@@ -143,8 +143,7 @@ def test_a_run_without_settings_says_which_are_missing(capsys: pytest.CaptureFix
         "consumers: PUBSUB_PROJECT_ID is not set; name the Google Cloud project of your subscriptions",
         (
             "consumers: REDIS_URL is not set; write it like rediss://:password@host:6379, or choose dedup='inbox' or "
-            "'none' "
-            "(consumer 'billing' has dedup='claim')"
+            "'none' (consumer 'billing' has dedup='claim')"
         ),
     ]
 
