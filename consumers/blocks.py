@@ -6,14 +6,16 @@ from types import TracebackType
 from typing import Any, Self
 
 from consumers.crossing import in_loop, refuse_in_loop
-from consumers.dedup.protocol import Effects
+from consumers.dedup.protocol import Begun, Effects
+from consumers.errors import UsageError
 
 
 class Transaction:
     """One transaction, for `async with`, or for `with` in a handler's thread."""
 
-    def __init__(self, effects: Effects, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, effects: Effects, begun: Begun | None, loop: asyncio.AbstractEventLoop) -> None:
         self._effects = effects
+        self._begun = begun
         self._loop = loop
         self._open: AbstractAsyncContextManager[Any] | None = None
         self._open_in_thread: AbstractContextManager[Any] | None = None
@@ -28,6 +30,11 @@ class Transaction:
     ) -> bool | None:
         """Commit, or roll back where an error comes by."""
         assert self._open is not None  # noqa: S101 -- entered
+        if error is None and self._begun is not None and self._begun.unawaited:
+            # Committed, the effect would be there without the completion, and again with each attempt.
+            misuse = UsageError("nobody awaits ctx.complete(…); the transaction is rolled back: write await before it")
+            await self._open.__aexit__(UsageError, misuse, None)
+            raise misuse
         return await self._open.__aexit__(kind, error, step)
 
     def __enter__(self) -> Any:

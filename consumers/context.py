@@ -146,7 +146,7 @@ class Context:
         `async with ctx.transaction() as connection:` gives an asynchronous connection of psycopg; a plain function
         writes `with` and gets a synchronous one. It completes nothing by itself: call `ctx.complete(connection)` in it.
         """
-        return Transaction(self._effects("ctx.transaction()"), self._around.loop)
+        return Transaction(self._effects("ctx.transaction()"), self._begun, self._around.loop)
 
     def complete(self, connection: Any, result: Any = None) -> Awaitable[None]:
         """Complete this event in the connection's open transaction: committed with the effect, or not at all.

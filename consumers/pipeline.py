@@ -49,10 +49,8 @@ from relay.errors import BrokerError
 # Whoever acts on an event elsewhere may end long before its lease does: we look again after so many seconds, doubling.
 _FIRST_LOOK: Final = 0.25
 _DEAD_LETTER_PAUSE: Final = 10.0
-_UNCOMMITTED: Final = (
-    "what ctx.complete writes was not committed when the handler returned: await it where the connection is "
-    "asynchronous, and commit within the handler"
-)
+_UNCOMMITTED: Final = "what ctx.complete writes was not committed when the handler returned: commit within the handler"
+_UNAWAITED: Final = "nobody awaited ctx.complete, which the connection needs: write await before it"
 
 
 class Pipeline:
@@ -169,6 +167,9 @@ class Pipeline:
             else:
                 parts.gate.worked()
                 break
+        if not completed and begun.unawaited and isinstance(outcome, Done):
+            # To try again would repeat an effect that may be committed, and end in the same way.
+            return Dead(_UNAWAITED, "UNAWAITED")
         if not completed:
             return Retry(_UNCOMMITTED, "UNCOMMITTED") if isinstance(outcome, Done) else outcome
         if not isinstance(outcome, Done):

@@ -37,6 +37,8 @@ class Begun:
     """The mode's own."""
     completed: bool = False
     """Whether a transaction of the handler's has completed it, as far as can be known before it is committed."""
+    unawaited: bool = False
+    """Whether it was to be completed over an asynchronous connection, and nobody has awaited that."""
     notebook: Notebook | None = None
     """Keeps what the handler tells of its work, where the mode keeps a history."""
     deferrals: int = 0

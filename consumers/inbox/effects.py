@@ -1,7 +1,7 @@
 """Effects exactly once: a delivery is completed in the transaction that has the effect."""
 
 import json
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import Any, Final
 
 from psycopg import sql
@@ -54,7 +54,7 @@ class InboxEffects:
                 _owned(owned, store(connection, said, self._call))
                 return DONE
             case AsyncAdapter(store_async):
-                return self._awaited(owned, store_async(connection, said, self._call))
+                return Completion(begun, lambda: self._awaited(owned, store_async(connection, said, self._call)))
 
     async def confirm(self, begun: Begun) -> bool:
         """Whether that transaction was committed."""
@@ -67,6 +67,20 @@ class InboxEffects:
     @staticmethod
     async def _awaited(owned: Owned, answers: Awaitable[Sequence[str | bytes]]) -> None:
         _owned(owned, await answers)
+
+
+class Completion:
+    """Completes the delivery when it is awaited, and not before."""
+
+    def __init__(self, begun: Begun, complete: Callable[[], Awaitable[None]]) -> None:
+        self._begun = begun
+        self._complete = complete
+        begun.unawaited = True
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """Do it."""
+        self._begun.unawaited = False
+        return self._complete().__await__()
 
 
 def _owned(owned: Owned, answers: Sequence[str | bytes]) -> None:

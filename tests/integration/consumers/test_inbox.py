@@ -349,6 +349,38 @@ class TestEffects:
 
         assert calls == 2
 
+    async def test_a_completion_that_nobody_awaits_leaves_no_effect(self, effects: str) -> None:
+        """Committed without it, the effect would be repeated by each attempt."""
+
+        async def handler(event: Received[Any], ctx: Context) -> None:
+            async with ctx.transaction() as connection:
+                await connection.execute("insert into effects values (%s)", [event.event_id])
+                _ = ctx.complete(connection)
+
+        async with running(effects, handler) as deliveries:
+            event = deliveries.publish("order.paid")
+            settled = await deliveries.wait_for(event)
+
+        assert "write await before it" in settled.reason
+        assert self.made(effects) == []
+
+    async def test_a_completion_that_nobody_awaits_on_a_connection_of_ones_own_is_not_tried_again(
+        self, effects: str
+    ) -> None:
+        """The effect is there, once, and the delivery says what is wrong with its handler."""
+
+        async def handler(event: Received[Any], ctx: Context) -> None:
+            async with await psycopg.AsyncConnection.connect(effects) as connection:
+                await connection.execute("insert into effects values (%s)", [event.event_id])
+                _ = ctx.complete(connection)
+
+        async with running(effects, handler) as deliveries:
+            event = deliveries.publish("order.paid")
+            settled = await deliveries.wait_for(event)
+
+        assert (settled.fate, settled.code) == (Fate.DEAD, "UNAWAITED")
+        assert self.made(effects) == [event]
+
     async def test_whoever_has_lost_the_lease_cannot_complete(self, effects: str) -> None:
         """Its effect is rolled back with it: the error is raised within the transaction."""
         raised: list[BaseException] = []
