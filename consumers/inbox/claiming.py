@@ -80,6 +80,7 @@ class Claiming:
         self._types: dict[str, float] = {}
         self._suspects: dict[str, float] = {}
         self._alone: Owned | None = None
+        self._emptying_since: float | None = None
         self._keyed = False
         # Whether what has no key took all permits last time, so that those with keys come first.
         self._keys_waited = False
@@ -126,8 +127,11 @@ class Claiming:
         if self._alone is not None and not self._alone.over:
             return False  # what began beside it would make it pay for a crash that it had no part in
         now = self._clock.monotonic()
-        if suspects := self._due(self._suspects, demand, now):
-            return await self._one_alone(suspects, take, demand)
+        suspects = self._due(self._suspects, demand, now)
+        if suspects and demand.idle:
+            return await self._one_alone(suspects, take)
+        if self._is_emptying(now, wanted=bool(suspects)):
+            return False
         if not demand.room:
             return False
         keys_first = self._keyed and self._keys_waited
@@ -139,10 +143,19 @@ class Claiming:
             claimed += await self._heads(take, demand)
         return bool(claimed)
 
-    async def _one_alone(self, event_types: Sequence[str], take: Take, demand: Demand) -> bool:
-        """Whoever's last owner died runs by itself: if it was its fault, nobody else pays for it again."""
-        if not demand.idle:
+    def _is_emptying(self, now: float, *, wanted: bool) -> bool:
+        """Whether nothing is to begin, so that a suspect may; where something does not end, every other while."""
+        if not wanted:
+            self._emptying_since = None
             return False
+        if self._emptying_since is None:
+            self._emptying_since = now
+        whiles = (now - self._emptying_since) // self._table.identity.lease_seconds
+        return whiles % 2 == 0
+
+    async def _one_alone(self, event_types: Sequence[str], take: Take) -> bool:
+        """Whoever's last owner died runs by itself: if it was its fault, nobody else pays for it again."""
+        self._emptying_since = None
         claimed = await self._claimed("alone", 1, self._table.claim_suspect(event_types), take)
         if claimed:
             self._alone = claimed[0].owned

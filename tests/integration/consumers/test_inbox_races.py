@@ -338,6 +338,32 @@ async def test_a_suspect_that_waits_for_its_key_holds_nobody_else_up(inbox_datab
     assert seen == ["slow", "fast"]
 
 
+async def test_a_handler_that_does_not_end_holds_up_suspects_alone(inbox_database: str, looks: list[Waiting]) -> None:
+    """A process that cannot empty itself for one goes on with all else for a lease's time, and tries again."""
+    seen: list[Any] = []
+    go_on = asyncio.Event()
+
+    async def handler(event: Received[Any]) -> None:
+        seen.append(event.data)
+        if event.data == "endless":
+            await go_on.wait()
+
+    async with running(inbox_database, handler, timeout=None) as deliveries:
+        deliveries.publish("order.paid", "endless")
+        await holds(lambda: seen == ["endless"], "it runs")
+        suspect = stored(inbox_database, "suspect", suspect=True)
+        await look_again(deliveries, looks)
+        other = deliveries.publish("order.paid", "other")
+        await holds(lambda: len(rows(inbox_database)) == 3, "it is there")
+        await look_again(deliveries, looks)
+        assert seen == ["endless"]
+        await deliveries.advance(60)
+        assert (await deliveries.wait_for(other)).fate is Fate.DONE
+        go_on.set()
+        assert (await deliveries.wait_for(suspect)).fate is Fate.DONE
+    assert seen == ["endless", "other", "suspect"]
+
+
 async def test_a_suspect_of_another_part_is_none_of_ours(processes: Callable[..., Table], inbox_database: str) -> None:
     """It is that process's, and may wait long for it."""
     stored(inbox_database, None, shard=1, suspect=True)
