@@ -130,9 +130,7 @@ class Claiming:
         suspects = self._due(self._suspects, demand, now)
         if suspects and demand.idle:
             return await self._one_alone(suspects, take)
-        if self._is_emptying(now, wanted=bool(suspects)):
-            return False
-        if not demand.room:
+        if self._is_emptying(now, wanted=bool(suspects)) or not demand.room:
             return False
         keys_first = self._keyed and self._keys_waited
         claimed = await self._heads(take, demand) if keys_first else 0
@@ -150,8 +148,7 @@ class Claiming:
             return False
         if self._emptying_since is None:
             self._emptying_since = now
-        whiles = (now - self._emptying_since) // self._table.identity.lease_seconds
-        return whiles % 2 == 0
+        return (now - self._emptying_since) // self._table.identity.lease_seconds % 2 == 0
 
     async def _one_alone(self, event_types: Sequence[str], take: Take) -> bool:
         """Whoever's last owner died runs by itself: if it was its fault, nobody else pays for it again."""
