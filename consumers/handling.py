@@ -88,7 +88,7 @@ class Handling:
         try:
             context = Context(self._around, event, begun.attempt, bench, begun, watched)
             answer = await self._call(job, handler, context, bench)
-        except BaseException:
+        except BaseException:  # whatever ends the attempt, what it worked with ends as well
             bench.abandon()
             raise
         await bench.close()

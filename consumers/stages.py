@@ -52,7 +52,7 @@ class Stages:
         self._open.append(stage)
         try:
             await self._diary.write(StageBegan(stage.name))
-        except BaseException as error:
+        except BaseException as error:  # a cancellation ends it as well
             await self.end(stage, error)
             raise
 

@@ -137,5 +137,5 @@ def _kept(end: End) -> bytes | None:
             kept = BURIED
     try:
         return _RESULT.dump_json(kept)
-    except Exception as error:
+    except Exception as error:  # the value is the user's, and so may be how it is written
         raise UnkeepableError from error

@@ -102,7 +102,7 @@ def kept(result: Any) -> str:
         return ""
     try:
         written = _RESULT.dump_json(result).decode()
-    except Exception as error:
+    except Exception as error:  # the value is the user's, and so may be how it is written
         raise UnkeepableError from error
     if _NUL.search(written):
         raise UnkeepableError from ValueError("the result has a NUL character, which Postgres does not keep in JSON")

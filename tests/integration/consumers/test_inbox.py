@@ -246,8 +246,10 @@ async def test_a_delivery_that_kills_its_process_is_failed_after_its_attempts(in
             await deliveries.advance(61)
             seen = entered.count("poison")
             await deliveries.restart()
-            while entered.count("poison") == seen and row(inbox_database, poison)["state"] != "failed":
-                await asyncio.wait([asyncio.ensure_future(asyncio.sleep(0.01))])
+            await until_async(
+                async_of(lambda: entered.count("poison") > seen or row(inbox_database, poison)["state"] == "failed"),  # noqa: B023 -- waited for at once
+                "it has begun once more, or was given up",
+            )
         last = await deliveries.wait_for(poison)
         assert (await deliveries.wait_for(neighbour)).fate is Fate.DONE
 
