@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from consumers.clock import Clock
-from consumers.events import ClaimMade, InboxAway, InboxBack, LeaseRecovered
+from consumers.events import ClaimMade, LeaseRecovered
 from consumers.inbox.inbox import Inbox
+from consumers.inbox.outage import Outage
 from consumers.inbox.rows import Claimed, Head, Owned
 from consumers.inbox.table import MOST_ROWS, Table
 from consumers.sources.source import Demand, Share, Take
 from idempotency import StoreUnavailableError
-from relay.kernel.backoff import Backoff, Delay, Jitter, uniform
+from relay.kernel.backoff import Jitter, uniform
 from relay.kernel.observe import Observe
 
-_AWAY: Final = Delay(first=0.25, most=5.0, jitter=0.25)
 # Ordering keys that one walk visits: some for each permit, or many where the last one found none that may go.
 _KEYS_A_PERMIT: Final = 4
 _FEWEST_KEYS: Final = 20
@@ -73,8 +73,7 @@ class Claiming:
         self._clock = clock
         self._poll_seconds = poll_seconds
         self._jitter = jitter
-        self._backoff = Backoff(_AWAY, jitter)
-        self._away_since: float | None = None
+        self._outage = Outage(table.identity.consumer, "claim", observe, clock, jitter)
         self._news = asyncio.Event()
         # When the first of each type is due, by the process's clock: of what has no key, and of what is suspect.
         self._types: dict[str, float] = {}
@@ -116,9 +115,10 @@ class Claiming:
                     await self._look()
                 going_on = await self._turn(take, demand)
             except StoreUnavailableError as error:
-                await self._away(error)
+                self._look_at = 0.0
+                await self._outage.wait(error)
                 continue
-            self._back()
+            self._outage.over()
             if not going_on:
                 await self._rest(demand)
 
@@ -256,20 +256,6 @@ class Claiming:
             timer.cancel()
             for wait in waits:
                 wait.cancel()
-
-    async def _away(self, error: StoreUnavailableError) -> None:
-        pause = self._backoff.next()
-        if self._away_since is None:
-            self._away_since = self._clock.monotonic()
-        self._observe(InboxAway(self._table.identity.consumer, "claim", error, pause))
-        self._look_at = 0.0
-        await self._clock.wait(asyncio.Event(), pause)
-
-    def _back(self) -> None:
-        if self._away_since is not None:
-            away, self._away_since = self._clock.monotonic() - self._away_since, None
-            self._backoff.reset()
-            self._observe(InboxBack(self._table.identity.consumer, "claim", away))
 
     @staticmethod
     def _due(times: dict[str, float], demand: Demand, now: float) -> list[str]:

@@ -17,8 +17,8 @@ from consumers.inbox.table import Identity, Table
 from consumers.testing import Deliveries, in_memory
 from relay.postgres.connect import connect_async
 from tests.support.inbox import history, leases, row, rows
+from tests.support.inbox_at_work import comes_about, happens, running
 from tests.support.inbox_rows import store
-from tests.support.waiting import until_async
 
 MANY = 10
 
@@ -40,34 +40,6 @@ class Desk:
             self.cancelled += 1
             return "an answer that comes too late"
         return "handled"
-
-
-@asynccontextmanager
-async def running(database: str, handler: Any, **options: Any) -> AsyncIterator[Deliveries]:
-    """A consumer of orders with an inbox, whose handlers may take for ever."""
-    consumer = Consumer("billing", dedup="inbox", timeout=None, **options)
-    consumer.on("order.*")(handler)
-    async with in_memory(consumer, database=database) as deliveries:
-        yield deliveries
-
-
-async def comes_about(condition: Callable[[], bool], what: str) -> None:
-    """Wait for it; the clock stands still."""
-
-    async def asked() -> bool:
-        return condition()
-
-    await until_async(asked, what)
-
-
-async def happens(deliveries: Deliveries, condition: Callable[[], bool], what: str) -> None:
-    """Have time go by until it is so."""
-
-    async def asked() -> bool:
-        await deliveries.advance(0.25)
-        return condition()
-
-    await until_async(asked, what)
 
 
 def held_by(deliveries: Deliveries) -> list[int]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,37 +11,9 @@ import pytest
 
 from consumers import Consumer, Received
 from consumers.events import ConsumerStopped, Fate
-from consumers.testing import Deliveries, in_memory
+from consumers.testing import in_memory
 from tests.support.inbox import history, leases, row, rows
-from tests.support.waiting import until_async
-
-
-@asynccontextmanager
-async def running(database: str, handler: Any, **options: Any) -> AsyncIterator[Deliveries]:
-    """A consumer of orders with an inbox, whose handlers may take for ever."""
-    consumer = Consumer("billing", dedup="inbox", timeout=None, **options)
-    consumer.on("order.*")(handler)
-    async with in_memory(consumer, database=database) as deliveries:
-        yield deliveries
-
-
-async def comes_about(condition: Callable[[], bool], what: str) -> None:
-    """Wait for it; the clock stands still."""
-
-    async def asked() -> bool:
-        return condition()
-
-    await until_async(asked, what)
-
-
-async def happens(deliveries: Deliveries, condition: Callable[[], bool], what: str) -> None:
-    """Have time go by until it is so."""
-
-    async def asked() -> bool:
-        await deliveries.advance(0.5)
-        return condition()
-
-    await until_async(asked, what)
+from tests.support.inbox_at_work import comes_about, happens, running
 
 
 async def test_a_handler_that_is_late_is_cancelled_and_its_delivery_free_at_once(inbox_database: str) -> None:

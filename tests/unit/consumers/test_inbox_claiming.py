@@ -24,6 +24,8 @@ POLL = 0.5
 class Table:
     """Has a key whose first delivery ends while the keys are walked over; the next one is free behind that."""
 
+    identity = Identity(consumer="billing", owner="test", lease_seconds=60)
+
     def __init__(self) -> None:
         self.walks = 0
         self.claimed = asyncio.Event()
