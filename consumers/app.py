@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from pydantic import TypeAdapter
 
-from consumers import duration
 from consumers.classification import Classification
 from consumers.confirmers import Confirmer, Confirmers, OnInvalid, confirmer
 from consumers.dedup.protocol import Mode
@@ -33,6 +32,7 @@ from consumers.missing import TellMissing, checked_teller
 from consumers.retry import RetryPolicy
 from consumers.sharding import ShardKey, of_aggregate
 from consumers.sources.source import Origin
+from relay.kernel import code_duration as duration
 from relay.kernel.observe import Observe, to_all
 
 if TYPE_CHECKING:

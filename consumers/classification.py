@@ -23,9 +23,9 @@ from datetime import timedelta
 from enum import Enum
 from typing import TypeVar
 
-from consumers.duration import shown
 from consumers.errors import ConfigurationError, ErrorCode, TransientError
 from relay.kernel import failure
+from relay.kernel.code_duration import shown
 
 # What is longer, or looks otherwise, is no name for a reason but data.
 _CODE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.:/-]{0,63}")

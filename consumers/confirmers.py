@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from consumers import duration
-from consumers.duration import Duration
 from consumers.errors import ConfigurationError
 from consumers.handlers import EACH, Function, shape
 from consumers.outcome import Sent
 from consumers.texts import is_kept
+from relay.kernel import code_duration as duration
+from relay.kernel.code_duration import Duration
 
 MOST_TICKETS: Final = 10_000
 _LONGEST_TICKET: Final = 4_000

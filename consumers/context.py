@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from consumers import duration
 from consumers.blocks import Lock, Transaction
 from consumers.crossing import is_in
 from consumers.dedup.protocol import Begun, Effects
-from consumers.duration import Duration
 from consumers.errors import UsageError
 from consumers.outcome import Defer
 from consumers.received import Received
+from relay.kernel import code_duration as duration
+from relay.kernel.code_duration import Duration
 
 if TYPE_CHECKING:
     # What a handler works with loads the store and its Redis, which nobody needs who only registers handlers.

@@ -12,7 +12,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import ClassVar
 
-from consumers.duration import LONGEST, Duration, read
+from relay.kernel.code_duration import LONGEST, Duration, read
 
 ErrorCode = str | int | Enum
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from consumers import duration
-from consumers.duration import Duration
+from relay.kernel import code_duration as duration
+from relay.kernel.code_duration import Duration
 
 
 @dataclass(frozen=True, slots=True)

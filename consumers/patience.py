@@ -5,11 +5,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from consumers.clock import Clock
-from consumers.duration import read
 from consumers.job import Job
 from consumers.outcome import Dead, Retry
 from consumers.retry import UNLIMITED, RetryPolicy
 from relay.kernel.backoff import Jitter, uniform
+from relay.kernel.code_duration import read
 
 # The broker drops what nobody acknowledged in time. We give up before: a dead letter is kept, a dropped message is not.
 _MARGIN = 0.1

@@ -30,7 +30,6 @@ from typing import Final, assert_never
 
 from consumers.dead_letters import REPLAYED_FOR, attributes_of
 from consumers.dedup.protocol import AlreadyDone, Begun, End, InProgress, Mode, UnkeepableError
-from consumers.duration import read
 from consumers.events import (
     CompletionUnwritten,
     DeadLetterFailed,
@@ -45,6 +44,7 @@ from consumers.received import Undecodable
 from consumers.retry import UNLIMITED
 from idempotency import LeaseLostError, StoreUnavailableError
 from relay.errors import BrokerError
+from relay.kernel.code_duration import read
 
 # Whoever acts on an event elsewhere may end long before its lease does: we look again after so many seconds, doubling.
 _FIRST_LOOK: Final = 0.25

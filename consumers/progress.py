@@ -8,10 +8,10 @@ from numbers import Real
 
 from consumers.crossing import is_in
 from consumers.diary import Diary
-from consumers.duration import shown
 from consumers.errors import UsageError
 from consumers.events import ProgressMade
 from consumers.notes import Progressed
+from relay.kernel.code_duration import shown
 
 # What moved by less is noted when so much time has passed since the last note.
 _STEP = 1.0

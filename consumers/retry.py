@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict, Unpack
 
-from consumers import cron
-from consumers.duration import LONGEST, ZERO, Duration, read, shown
 from consumers.errors import ConfigurationError
+from relay.kernel import cron
+from relay.kernel.code_duration import LONGEST, ZERO, Duration, read, shown
 
 MAX_ATTEMPTS = 10
 UNLIMITED = -1
@@ -232,7 +232,7 @@ class Series(RetryPolicy):
 
 @dataclass(frozen=True, init=False)
 class Cron(RetryPolicy):
-    """The next time that a cron expression names, however far off it is. `consumers.cron` tells of summer time."""
+    """The next time that a cron expression names, however far off it is. `relay.kernel.cron` tells of summer time."""
 
     expression: str
     timezone: str

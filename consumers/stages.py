@@ -8,11 +8,11 @@ from typing import Self
 from consumers.classification import code_of
 from consumers.crossing import in_loop
 from consumers.diary import Diary
-from consumers.duration import shown
 from consumers.errors import UsageError
 from consumers.events import CANCELLED, StageEnded
 from consumers.notes import StageBegan
 from consumers.notes import StageEnded as EndOfStage
+from relay.kernel.code_duration import shown
 
 _LONGEST_NAME = 64
 # Without its name: in a failure, what is quoted is left out, and would take the rest of the sentence with it.

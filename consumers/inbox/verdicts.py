@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from consumers.confirmers import Confirmer
-from consumers.duration import read
 from consumers.errors import UsageError
 from consumers.events import Verdict
 from consumers.handlers import Handlers, Meant, TooNew, TooOld, Unhandled
 from consumers.inbox.tickets import Claimed, Said
 from consumers.inbox.words import code_of, text
 from consumers.outcome import Dead, Defer, Done, Invalid, Retry
+from relay.kernel.code_duration import read
 from relay.kernel.failure import sentence
 
 # No send is asked about more often, whatever its function answers.

@@ -5,7 +5,6 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from consumers import duration
 from consumers.errors import ConfigurationError
 from consumers.inbox.address import checked
 from consumers.inbox.session import Connect
@@ -13,6 +12,7 @@ from consumers.waiting.answers import Answer
 from consumers.waiting.lookout import Lookout
 from consumers.waiting.waiter import Delivery, seconds_of, target_of
 from relay import errors as relay_errors
+from relay.kernel import code_duration as duration
 from relay.kernel.clock import Clock, SystemClock
 from relay.postgres.connect import DATABASE_URL, connect_async
 
@@ -76,7 +76,7 @@ class Waiting:
         return cls(
             settings.database_url.get_secret_value(),
             schema=settings.inbox_schema,
-            app=settings.consumers_app,
+            app=settings.consumers_name,
             wait=settings.inbox_wait_ms,
             most=settings.inbox_wait_most_ms,
         )

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from consumers.duration import shown
+from relay.kernel.code_duration import shown
 
 _FIELDS = 5
 _MOST_CHARACTERS = 200
