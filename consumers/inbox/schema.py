@@ -1,6 +1,6 @@
 """The inbox's ladder: its steps are in `migrations/`. Imports no driver, which only a database needs."""
 
-from relay.postgres.ladder import Ladder
+from relay.postgres.ladder import UPKEEP_TABLES, Ladder
 
 INBOX = Ladder(
     name="inbox",
@@ -14,6 +14,7 @@ INBOX = Ladder(
             "inbox_locks",
             "inbox_subscribers",
             "inbox_migrations",
+            *UPKEEP_TABLES,
         }
     ),
     lock=(0x696E6278, 0x6D696772),  # 'inbx', 'migr' in ASCII

@@ -17,7 +17,9 @@ from relay.outbox import schema as versions
 from relay.outbox.statements import statement
 
 # Before it, outbox_emit acts with the rights of its caller, who needs those on the table.
-FIRST_VERSION = 5
+DEFINER_VERSION = 5
+# Before it there are not all of these tables.
+FIRST_VERSION = 6
 LOCK_TIMEOUT = "10s"
 # Postgres cuts a longer name, and would grant to another role.
 LONGEST_NAME = 63
@@ -55,6 +57,8 @@ RECORDED = (
     "last_error_code",
 )
 TABLES = ("outbox_events", "outbox_migrations", "outbox_actions")
+# What relays write of jobs and archives, in rows of their own.
+UPKEEP = ("relay_schedule", "relay_runs", "archive_exports")
 # With the types by which Postgres tells them apart.
 EMIT, UUID7, WAKE, SIZE = (
     ("outbox_emit", "jsonb"),
@@ -129,9 +133,11 @@ def rights(role: Role, schema: str) -> Iterator[Right]:
             yield from (Right("select", table) for table in (events, versions_, actions))
             yield Right(f"update ({', '.join((*MARKED, *REDACTED))}), delete", events)
             yield Right(f"insert ({', '.join(RECORDED)})", actions)
+            yield from (Right("select, insert, update, delete", _table(schema, name)) for name in UPKEEP)
             yield from (Right("execute", _function(schema, function)) for function in (UUID7, WAKE, SIZE))
         case Role.VIEWER:
             yield from (Right("select", table) for table in (events, versions_, actions))
+            yield from (Right("select", _table(schema, name)) for name in UPKEEP)
             yield Right("execute", _function(schema, UUID7))
         case _:
             assert_never(role)
@@ -178,7 +184,7 @@ def apply(
 
 
 def _of_old(role: Role, schema: str) -> Iterator[Right]:
-    """What a role needed before FIRST_VERSION, and may still have."""
+    """What a role needed before DEFINER_VERSION, and may still have."""
     if role is Role.EMITTER:
         yield Right("insert, select (id, event_id, dedup_key)", _table(schema, TABLES[0]))
 
@@ -209,7 +215,7 @@ def _require_roles(connection: psycopg.Connection[Any], schema: str, grantees: S
 def _require_ours(connection: psycopg.Connection[Any], schema: str, not_owners: Sequence[str]) -> None:
     """Refuse to grant what is others', and to take from the owner what outbox_emit itself acts with."""
     functions = [name for name, _ in (EMIT, UUID7, WAKE, SIZE)]
-    objects = _asked(connection, "grants_objects", schema, tables=list(TABLES), functions=functions)
+    objects = _asked(connection, "grants_objects", schema, tables=[*TABLES, *UPKEEP], functions=functions)
     for row in objects:
         if not row["ours"]:
             raise ConfigurationError(

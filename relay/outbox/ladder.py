@@ -1,11 +1,11 @@
 """The outbox's ladder: its steps are in `migrations/`. Imports no driver: frameworks bring one."""
 
-from relay.postgres.ladder import Ladder
+from relay.postgres.ladder import UPKEEP_TABLES, Ladder
 
 OUTBOX = Ladder(
     name="outbox",
     package="relay.outbox",
-    tables=frozenset({"outbox_events", "outbox_actions", "outbox_migrations"}),
+    tables=frozenset({"outbox_events", "outbox_actions", "outbox_migrations", *UPKEEP_TABLES}),
     lock=(0x6F757462, 0x6D696772),  # 'outb', 'migr' in ASCII
     command="python -m relay migrate",
     setting="RELAY_SCHEMA",

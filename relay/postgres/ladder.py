@@ -11,6 +11,8 @@ from relay.errors import ConfigurationError
 LOCK_TIMEOUT = "10s"
 # How long a start waits for another one to finish.
 MIGRATION_TIMEOUT = "10min"
+# What both the outbox's steps and the inbox's make, once where they share a schema.
+UPKEEP_TABLES = frozenset({"relay_schedule", "relay_runs", "archive_exports"})
 
 
 class Direction(Enum):
