@@ -104,7 +104,7 @@ class Backstage:
         place = building.Place(
             url=checked(settings.database_url.get_secret_value()),
             schema=settings.inbox_schema,
-            app=settings.consumers_app,
+            app=settings.consumers_name,
             lease_seconds=settings.inbox_lease_ms.total_seconds(),
             heartbeat_seconds=settings.inbox_heartbeat_ms.total_seconds(),
             poll_seconds=settings.inbox_poll_ms.total_seconds(),

@@ -16,11 +16,12 @@ from relay.kernel.duration import Duration, PositiveDuration, parse, written
 from relay.pubsub_settings import PubSubSettings
 from relay.setting_base import ends_too_late
 from relay.setting_names import Namespace
+from relay.upkeep_settings import UpkeepSettings
 
 _SHORTEST_RETENTION = parse("1h")
 
 
-class Settings(PubSubSettings):
+class Settings(PubSubSettings, UpkeepSettings):
     """The names are the environment's, in lower case; a text that ends in a value gives the default."""
 
     NAMESPACE: ClassVar[Namespace] = Namespace(
@@ -29,6 +30,7 @@ class Settings(PubSubSettings):
         prefixes=("CONSUMERS_", "IDEMPOTENCY_", "INBOX_"),
     )
     MISSING: ClassVar[Mapping[str, str]] = {
+        **UpkeepSettings.MISSING,
         "pubsub_project_id": "PUBSUB_PROJECT_ID is not set; name the Google Cloud project of your subscriptions",
         "redis_url": "REDIS_URL is not set; write it like rediss://:password@host:6379, or choose dedup='inbox' "
         "or 'none'",
@@ -97,7 +99,7 @@ class Settings(PubSubSettings):
     scratch_dir: str = ""
     """Where each attempt has a directory of its own while it lasts. Unset: outbox-scratch, with the temporary files."""
 
-    consumers_app: str = ""
+    consumers_name: str = ""
     """This process's name among several: `app` in each of its log lines, application_name where its inbox is."""
     consumers_log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least severe log line that is written. info"""

@@ -11,22 +11,24 @@ from relay.postgres.connect import connection_string
 from relay.pubsub_settings import PubSubSettings
 from relay.setting_names import Namespace
 from relay.setting_rules import inconsistencies
+from relay.upkeep_settings import UpkeepSettings
 
 _LONGEST_IN_POSTGRES = parse("24d")
 _LONGEST_NAME_IN_POSTGRES = 63
 
 
-class Settings(PubSubSettings):
+class Settings(PubSubSettings, UpkeepSettings):
     """The names are the environment's, in lower case; a text that ends in a value gives the default."""
 
     NAMESPACE: ClassVar[Namespace] = Namespace(
         program="the relay",
         command="python -m relay config",
-        prefixes=("RELAY_",),
-        reserved=frozenset({"RELAY_SHARD_INDEX", "RELAY_SHARD_COUNT", "RELAY_RETENTION"}),
+        prefixes=("RELAY_", "ARCHIVE_", "WORKER_API_"),
+        reserved=frozenset({"RELAY_SHARD_INDEX", "RELAY_SHARD_COUNT"}),
     )
     MISSING: ClassVar[Mapping[str, str]] = {
         **PubSubSettings.MISSING,
+        **UpkeepSettings.MISSING,
         "database_url": "DATABASE_URL is not set; write it like postgresql://user:password@host:5432/db",
     }
 
@@ -72,8 +74,8 @@ class Settings(PubSubSettings):
     """Whether a key waits behind an event that failed for good: block or skip, by type as block,audit.*=skip. block"""
     relay_shutdown_ms: Duration = parse("25s")
     """How long what is in flight may take to end after SIGTERM; Heroku kills at 30s. 25s"""
-    relay_runners: str = "publish"
-    """What `relay run` and `relay tick` do, as a list with commas, in its order. publish"""
+    relay_runners: str = "publish,retention,jobs"
+    """What `relay run` and `relay tick` do, as a list with commas, in its order. publish,retention,jobs"""
     relay_runner_max_items: Annotated[int, Field(ge=1)] = 200
     """How many items each pass of a runner takes up; publish is bounded by time alone. 200"""
     relay_tick_max_ms: PositiveDuration = parse("8m")
@@ -93,7 +95,12 @@ class Settings(PubSubSettings):
     relay_error_backoff_jitter_ms: Duration = parse("2s")
     """Up to how much longer a runner other than publish pauses after it failed. 2s"""
 
-    relay_app: str = ""
+    relay_retention: Duration = parse("30d")
+    """How long a published event is kept, and its dedup_key holds; failed ones stay. 0 or off keeps all. 30d"""
+    relay_retention_to: Literal["nowhere", "archive"] = "nowhere"
+    """Where events go after it: nowhere, or into the schema archive, from which `relay archive` exports. nowhere"""
+
+    relay_name: str = ""
     """This relay's name among several: application_name in pg_stat_activity, and `app` in each of its log lines."""
     relay_log_level: Literal["debug", "info", "warning", "error"] = "info"
     """The least severe log line that is written. info"""
@@ -112,10 +119,15 @@ class Settings(PubSubSettings):
     dyno: str = ""
     """What Heroku calls this process, such as web.1."""
 
-    @field_validator("relay_broker", "relay_log_level", mode="before")
+    @field_validator("relay_broker", "relay_log_level", "relay_retention_to", mode="before")
     @classmethod
     def _lower(cls, value: object) -> object:
         return value.strip().lower() if isinstance(value, str) else value
+
+    @field_validator("relay_retention", mode="before")
+    @classmethod
+    def _off(cls, value: object) -> object:
+        return "0" if isinstance(value, str) and value.strip().lower() == "off" else value
 
     @field_validator("relay_idle_tx_ms")
     @classmethod
@@ -129,7 +141,7 @@ class Settings(PubSubSettings):
     def _is_conninfo(cls, value: SecretStr) -> SecretStr:
         return SecretStr(connection_string(value.get_secret_value()))
 
-    @field_validator("relay_app")
+    @field_validator("relay_name")
     @classmethod
     def _fits_application_name(cls, value: str) -> str:
         if len(value) > _LONGEST_NAME_IN_POSTGRES or not (value.isascii() and value.isprintable()):

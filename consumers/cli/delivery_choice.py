@@ -98,7 +98,7 @@ async def inbox(settings: Settings) -> AsyncIterator["Deliveries"]:
     url = checked(text_of(settings.database_url))
     from consumers.inbox.operate.deliveries import opened  # noqa: PLC0415 -- loads libpq, which other commands do without
 
-    async with opened(url, settings.inbox_schema, settings.consumers_app) as deliveries:
+    async with opened(url, settings.inbox_schema, settings.consumers_name) as deliveries:
         yield deliveries
 
 

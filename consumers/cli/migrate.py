@@ -36,4 +36,4 @@ def _migrate(options: argparse.Namespace) -> int:
         settings.require("database_url")
         return checked(text_of(settings.database_url))
 
-    return migrating.run(options, INBOX, settings.inbox_schema, address, settings.consumers_app)
+    return migrating.run(options, INBOX, settings.inbox_schema, address, settings.consumers_name)

@@ -71,7 +71,7 @@ async def _run(options: argparse.Namespace, settings: Settings) -> int:
     settings.require("database_url")
     books = Books(
         url=checked(text_of(settings.database_url)),
-        app=settings.consumers_app,
+        app=settings.consumers_name,
         schema=settings.inbox_schema,
         outbox_schema=settings.relay_schema,
         retention=settings.inbox_retention or None,

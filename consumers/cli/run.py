@@ -57,7 +57,7 @@ async def _work(consumers: Sequence[Consumer], settings: Settings) -> int:
 
 def _observe(settings: Settings) -> Observe:
     redact = redaction(settings)
-    level, app = settings.consumers_log_level, settings.consumers_app
+    level, app = settings.consumers_log_level, settings.consumers_name
     log_output.adopt_libraries(sys.stderr, redact, app)
     log_output.adopt_structlog(level, sys.stderr, redact, app)
     return to_all(

@@ -113,4 +113,4 @@ async def _ask(settings: Settings, name: str, values: dict[str, object]) -> list
     url = checked(text_of(settings.database_url))
     from consumers.inbox.building import asked  # noqa: PLC0415 -- loads libpq, which other commands do without
 
-    return await asked(url, settings.inbox_schema, settings.consumers_app, name, values)
+    return await asked(url, settings.inbox_schema, settings.consumers_name, name, values)

@@ -119,7 +119,7 @@ examples, of which the first two change nothing:
 
 
 def _adopt(options: argparse.Namespace, settings: Settings) -> int:
-    url, app = settings.require_database(), settings.relay_app
+    url, app = settings.require_database(), settings.relay_name
     if options.release:
         _refuse_words(options)
         with connect(url, app) as connection:

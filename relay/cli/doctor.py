@@ -68,7 +68,7 @@ def patient(settings: Settings) -> Patient:
     return Patient(
         refusals=refusals(settings),
         database_url=settings.require_database(),
-        app=settings.relay_app,
+        app=settings.relay_name,
         schema=settings.relay_schema,
         topics=routes(settings).topics,
         publish_budget=settings.relay_publish_budget_ms,

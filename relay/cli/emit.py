@@ -85,7 +85,7 @@ def _emit(options: argparse.Namespace, settings: Settings) -> int:
 def _store(settings: Settings, lines: Iterable[Line]) -> list[Emitted]:
     """Store the events with a statement for each bounded part of them, and one commit."""
     stored: list[Emitted] = []
-    with closing(Progress()) as progress, connect(settings.require_database(), settings.relay_app) as connection:
+    with closing(Progress()) as progress, connect(settings.require_database(), settings.relay_name) as connection:
         connection.execute(statement("emit_enter"), {"search_path": search_path(settings.relay_schema)})
         for chunk in chunks(lines):
             stored += _emit_chunk(connection, chunk)

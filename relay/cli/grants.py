@@ -53,7 +53,7 @@ def _grants(options: argparse.Namespace, settings: Settings) -> int:
     if not options.apply:
         sys.stdout.write(grants.script(settings.relay_schema, grantees, revoke=options.revoke))
         return 0
-    with connect(settings.require_database(), settings.relay_app) as connection:
+    with connect(settings.require_database(), settings.relay_name) as connection:
         done = grants.apply(connection, settings.relay_schema, grantees, revoke=options.revoke)
         database = connection.info.dbname
     # Not earlier: it is one transaction, and what was printed of one that failed would not be true.

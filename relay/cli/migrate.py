@@ -29,4 +29,4 @@ examples, of which the second alone changes the database:
 
 def _migrate(options: argparse.Namespace) -> int:
     settings = loaded()
-    return migrating.run(options, OUTBOX, settings.relay_schema, settings.require_database, settings.relay_app)
+    return migrating.run(options, OUTBOX, settings.relay_schema, settings.require_database, settings.relay_name)

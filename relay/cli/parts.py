@@ -76,7 +76,7 @@ def listening_opener(settings: Settings) -> Callable[[], Awaitable[Listening]]:
     outbox = outbox_connector(settings)
 
     async def listener() -> psycopg.AsyncConnection[Any]:
-        return await connect_async(url, settings.relay_app, setting)
+        return await connect_async(url, settings.relay_name, setting)
 
     async def opened() -> Listening:
         return await Listening.open(listener, outbox, settings.relay_schema)
@@ -89,7 +89,7 @@ def outbox_connector(
 ) -> Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]:
     """Connects to a database whose outbox is one that this code works on; `found` is told its schema's version."""
     url = settings.require_database()
-    app = settings.relay_app
+    app = settings.relay_name
 
     async def connect() -> psycopg.AsyncConnection[Any]:
         connection = await connect_async(url, app)

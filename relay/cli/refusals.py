@@ -28,12 +28,12 @@ def site_address(settings: Settings) -> Address | None:
 
 def _database(settings: Settings) -> None:
     if url := settings.database_url.get_secret_value():
-        conninfo(url, settings.relay_app)
+        conninfo(url, settings.relay_name)
 
 
 def _listening(settings: Settings) -> None:
     if url := settings.relay_listen_url.get_secret_value():
-        conninfo(url, settings.relay_app, "RELAY_LISTEN_URL")
+        conninfo(url, settings.relay_name, "RELAY_LISTEN_URL")
 
 
 def _credentials(settings: Settings) -> None:

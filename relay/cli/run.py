@@ -151,8 +151,8 @@ async def _tick(settings: Settings) -> int:
 
 def _observe(settings: Settings) -> Observe:
     redact = redaction(settings)
-    logs.adopt_libraries(sys.stderr, redact, settings.relay_app)
-    log = logs.logger(settings.relay_log_level, sys.stderr, settings.relay_app)
+    logs.adopt_libraries(sys.stderr, redact, settings.relay_name)
+    log = logs.logger(settings.relay_log_level, sys.stderr, settings.relay_name)
     return to_all(logs.LogLines(log, events=settings.relay_log_events, redact=redact))
 
 

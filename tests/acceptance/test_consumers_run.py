@@ -141,7 +141,7 @@ async def shop(stack: Stack, pubsub: PubSubSide, channel: Channel, tmp_path: Pat
 
 async def test_consumers_of_one_process_work_until_sigterm(shop: Shop) -> None:
     """Each has a line when it has begun; what handlers log has the same form; nothing is held in the end."""
-    with shop.running("the_shop:both", CONSUMERS_APP="eu-1", CONSUMERS_LOG_EVENTS="on") as process:
+    with shop.running("the_shop:both", CONSUMERS_NAME="eu-1", CONSUMERS_LOG_EVENTS="on") as process:
         shop.until(process, "consumer_started", consumer="shipping")
         event_id = await shop.publish("order.paid")
         booked = shop.until(process, "booked", event_id=event_id)

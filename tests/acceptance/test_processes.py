@@ -116,7 +116,7 @@ def test_a_tick_prints_its_report_and_nothing_else(relay: Commands, database: st
 
 def test_a_relay_is_found_by_its_name(relay: Commands, database: str) -> None:
     """In pg_stat_activity and in each log line: whose transaction is open, where several relays work here."""
-    with relay.background("run", RELAY_APP="relay-eu") as process:
+    with relay.background("run", RELAY_NAME="relay-eu") as process:
         started = wait_for(process, "started")
         with psycopg.connect(database) as connection:
             named = connection.execute(

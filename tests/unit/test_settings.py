@@ -90,7 +90,7 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "RELAY_IDLE_JITTER_MS": "500ms",
         "RELAY_ERROR_BACKOFF_MS": "30s",
         "RELAY_ERROR_BACKOFF_JITTER_MS": "2s",
-        "RELAY_APP": "",
+        "RELAY_NAME": "",
         "RELAY_LOG_LEVEL": "info",
         "RELAY_LOG_EVENTS": "off",
         "RELAY_LOG_REDACT": "",

@@ -139,12 +139,12 @@ WRONG: list[tuple[dict[str, str], str]] = [
         "RELAY_SHUTDOWN_MS (26s) and the 4500ms after it do not end before Heroku kills relay.1 at 30s; set it to 25s or less",
     ),
     (
-        {"RELAY_APP": "x" * 64},
-        f"RELAY_APP is '{'x' * 64}', which Postgres would change; write up to 63 printable ASCII characters",
+        {"RELAY_NAME": "x" * 64},
+        f"RELAY_NAME is '{'x' * 64}', which Postgres would change; write up to 63 printable ASCII characters",
     ),
     (
-        {"RELAY_APP": "caf\u00e9"},
-        "RELAY_APP is 'caf\u00e9', which Postgres would change; write up to 63 printable ASCII characters",
+        {"RELAY_NAME": "caf\u00e9"},
+        "RELAY_NAME is 'caf\u00e9', which Postgres would change; write up to 63 printable ASCII characters",
     ),
     ({"RELAY_LOG_REDACT": "redact"}, "RELAY_LOG_REDACT is 'redact': write it as module:function"),
     ({"RELAY_LOG_LEVEL": "loud"}, "RELAY_LOG_LEVEL is 'loud': input should be 'debug', 'info', 'warning' or 'error'"),

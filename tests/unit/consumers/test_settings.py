@@ -74,7 +74,7 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "CONSUMERS_ACK_DEADLINE": "1m",
         "CONSUMERS_SHUTDOWN_MS": "25s",
         "SCRATCH_DIR": "",
-        "CONSUMERS_APP": "",
+        "CONSUMERS_NAME": "",
         "CONSUMERS_LOG_LEVEL": "info",
         "CONSUMERS_LOG_EVENTS": "off",
         "CONSUMERS_LOG_REDACT": "",

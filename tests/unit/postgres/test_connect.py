@@ -20,7 +20,7 @@ URL = "postgresql://u@h/db"
     ],
 )
 def test_a_connection_is_named_after_its_relay(url: str, app: str, name: str) -> None:
-    """RELAY_APP goes over a DATABASE_URL that several processes have in common."""
+    """RELAY_NAME goes over a DATABASE_URL that several processes have in common."""
     assert conninfo_to_dict(conninfo(url, app))["application_name"] == name
 
 

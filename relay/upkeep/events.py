@@ -1,0 +1,69 @@
+"""What happens to jobs: logs, metrics and tests listen to the same values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+
+class Status(Enum):
+    """How a run stands, as `relay_runs` has it."""
+
+    RUNNING = "running"
+    DONE = "done"  # with errors, perhaps, that did not end it
+    FAILED = "failed"  # by what it raised
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"  # its process was asked to stop, and did not wait for its end
+    LOST = "lost"  # the connection that held its lock: another one may have begun since
+    KILLED = "killed"  # its process ended without a word; told by whoever runs next
+
+
+@dataclass(frozen=True, slots=True)
+class RunBegan:
+    """A slot is taken, the lock is held, and the job runs."""
+
+    job: str
+    slot: datetime
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """It has ended, one way or the other."""
+
+    job: str
+    slot: datetime
+    worker: str
+    status: Status
+    counters: Mapping[str, int]
+    errors: int
+    seconds: float
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFault:
+    """Something in a run went wrong, and it goes on: a source that did not answer."""
+
+    job: str
+    worker: str
+    what: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class RunSkipped:
+    """The slot was taken while the run before holds the lock still, here or elsewhere: it is not made up for."""
+
+    job: str
+    slot: datetime
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunUnrecorded:
+    """The history could not be written; the job itself was not touched by that."""
+
+    job: str
+    worker: str
+    error: BaseException

@@ -1,0 +1,102 @@
+"""What a job is given: which run this is, what it counts, and a way to the database."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+import psycopg
+
+from relay.errors import ConfigurationError
+from relay.kernel.code_duration import shown
+from relay.kernel.observe import Observe
+from relay.upkeep.events import RunFault
+
+Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
+# Calls a path by a method, within so many seconds.
+Api = Callable[[str, str], Awaitable[None]]
+
+_LONGEST_NAME = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the runs of a process have in common."""
+
+    connect: Connect
+    """A connection in autocommit mode."""
+    schema: str
+    """The schema of `relay_schedule` and `relay_runs`."""
+    observe: Observe
+    api: Api | None = None
+    """Calls the internal API of HTTP jobs."""
+
+
+class Run:
+    """One run of a job. Everything here is for the job's own coroutine, and for tasks that it waits for."""
+
+    def __init__(self, *, job: str, slot: datetime, worker: str, around: Surroundings, stopping: asyncio.Event) -> None:
+        self.job = job
+        self.slot = slot
+        """The moment that this run is for; later runs have later ones."""
+        self.worker = worker
+        """Who runs it: job, host, process, and an id of this run's own."""
+        self._around = around
+        self._stopping = stopping
+        self._counters: Counter[str] = Counter()
+        self._errors = 0
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the process is about to end: a job that can stop early does, or it is cancelled."""
+        return self._stopping.is_set()
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """What was counted so far."""
+        return MappingProxyType(self._counters)
+
+    @property
+    def errors(self) -> int:
+        """How many faults there were that did not end it."""
+        return self._errors
+
+    def count(self, name: str, by: int = 1) -> None:
+        """Count something that the history shall show, such as rows that were read."""
+        if not _is_countable(name, by):
+            raise ConfigurationError(
+                f"run.count({shown(name)}, {shown(by)}): count a whole number under a name of up to {_LONGEST_NAME} "
+                "characters"
+            )
+        self._counters[name] += by
+
+    def fault(self, error: BaseException, what: str = "") -> None:
+        """Note what went wrong and does not end the run; the history counts it as an error, and the log tells it."""
+        self._errors += 1
+        self._around.observe(RunFault(self.job, self.worker, what, error))
+
+    async def call_api(self, method: str, path: str) -> None:
+        """Call a path of the internal API. Raises where it does not answer, or not with success."""
+        if self._around.api is None:
+            raise ConfigurationError(
+                "WORKER_API_BASE_URL and WORKER_API_SERVICE_TOKEN are not set; HTTP jobs need both"
+            )
+        await self._around.api(method, path)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """A connection of its own to the database, in a transaction that is committed at the end of the block."""
+        connection = await self._around.connect()
+        try:
+            async with connection.transaction():
+                yield connection
+        finally:
+            await connection.close()
+
+
+def _is_countable(name: object, by: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and "\0" not in name and type(by) is int
