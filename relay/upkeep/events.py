@@ -67,3 +67,7 @@ class RunUnrecorded:
     job: str
     worker: str
     error: BaseException
+
+
+# All of them, for whoever listens to these among others.
+JobEvent = RunBegan | RunEnded | RunFault | RunSkipped | RunUnrecorded

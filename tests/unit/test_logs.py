@@ -49,6 +49,7 @@ from relay.publisher.events import (
     TopicProbed,
 )
 from tests.support.commands import ROOT
+from tests.support.jobs import EVENTS as OF_JOBS
 
 PAYLOAD = "card 4111 1111 1111 1111"
 ROW = Claimed(
@@ -591,6 +592,7 @@ def test_every_line_has_the_documented_fields() -> None:
         TopicOpened("empty", BrokerError("UNAVAILABLE", "no"), 0.5),
         TopicClosed("empty", 3, 180.0, taken=False),
         PassSkipped("bad"),
+        *OF_JOBS,
     ):
         log.clock.now += 60
         log.tell(later)
