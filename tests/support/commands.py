@@ -27,6 +27,7 @@ ROLE_OF: dict[str, Role | None] = {
     "failed list": Role.VIEWER,
     "failed show": Role.VIEWER,
     "status": Role.VIEWER,
+    "runs": Role.VIEWER,
     "check": Role.VIEWER,
     "audit": Role.VIEWER,
     "emit": Role.EMITTER,
