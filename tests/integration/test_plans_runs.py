@@ -40,7 +40,7 @@ def filled(stack: Stack, template: str) -> Iterator[str]:
             for _, definition in indexes:
                 connection.execute(definition.encode())
             connection.execute(
-                "insert into relay_schedule (name, last_slot) select 'job-' || n, now() from generate_series(0, 19) as n"
+                "insert into relay_schedule (name, last_slot) select 'job-' || n, now() from generate_series(0, 19) n"
             )
             connection.execute("insert into relay_schedule (name) values ('move:public.sources')")
         yield url
