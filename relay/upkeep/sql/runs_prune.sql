@@ -6,7 +6,7 @@ gone as (
     delete from relay_runs
      using page
      where relay_runs.id = page.id
-       and page.finished_at < clock_timestamp() + make_interval(secs => %(skew)s - %(seconds)s)
+       and page.finished_at < clock_timestamp() + make_interval(secs => %(skew)s::float8 - %(seconds)s::float8)
     returning relay_runs.id
 )
 select count(*) from gone
