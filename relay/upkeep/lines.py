@@ -7,7 +7,7 @@ from relay.kernel.failure import code, origin, redacted
 from relay.kernel.line_writer import LineWriter, error_fields
 from relay.kernel.log_line import Line
 from relay.kernel.repeats import Hold, Summary, Write
-from relay.upkeep.events import JobEvent, RunBegan, RunEnded, RunFault, RunSkipped, RunUnrecorded, Status
+from relay.upkeep.events import JobEvent, RunBegan, RunDeaf, RunEnded, RunFault, RunSkipped, RunUnrecorded, Status
 
 _RUN = ("job", "slot", "worker")
 _ERROR = ("code", "error")
@@ -29,6 +29,12 @@ LINES = (
         "something in a run went wrong, and it goes on (`run.fault`); the first at once, the same at most once a "
         "minute, with how many there were since the job's last run without one",
         ("job", "worker", "what", *_ERROR, "raised_at", "faults", "consequence"),
+    ),
+    Line(
+        "run_deaf",
+        ("warning",),
+        "a run was cancelled some seconds ago and goes on; once for each",
+        ("job", "worker", "status", *_ADVICE),
     ),
     Line(
         "worker_already_running",
@@ -84,6 +90,16 @@ class JobLines:
                 self._ended(event)
             case RunFault():
                 self._fault(event)
+            case RunDeaf():
+                self._lines.write(
+                    "warning",
+                    "run_deaf",
+                    job=event.job,
+                    worker=event.worker,
+                    status=event.status.value,
+                    consequence="until it ends, no other run of the job begins in this process; others may begin one",
+                    remedy="see that the job does not catch CancelledError, nor wait in a finally",
+                )
             case RunSkipped():
                 self._lines.write(
                     "warning",

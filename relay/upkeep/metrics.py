@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, assert_never
 
 from relay.kernel.metric import Bounded, Definition, Kind
-from relay.upkeep.events import JobEvent, RunBegan, RunEnded, RunFault, RunSkipped, RunUnrecorded, Status
+from relay.upkeep.events import JobEvent, RunBegan, RunDeaf, RunEnded, RunFault, RunSkipped, RunUnrecorded, Status
 
 if TYPE_CHECKING:
     from relay.kernel.metric_set import MetricSet
@@ -62,7 +62,7 @@ class JobMetrics:
                 self._set.count("relay_job_runs_total", job, SKIPPED)
             case RunFault():
                 self._set.count("relay_job_faults_total", job)
-            case RunBegan() | RunUnrecorded():
+            case RunBegan() | RunDeaf() | RunUnrecorded():
                 pass  # counted when it ends; and no part of the job
             case _:
                 assert_never(event)

@@ -49,7 +49,7 @@ from relay.publisher.events import (
     TopicProbed,
 )
 from tests.support.commands import ROOT
-from tests.support.jobs import EVENTS as OF_JOBS
+from tests.support.job_events import EVENTS as OF_JOBS
 
 PAYLOAD = "card 4111 1111 1111 1111"
 ROW = Claimed(

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from consumers import events, logs
-from consumers.backlog import InboxStats, Queue
+from consumers.backlog import InboxStats, Queue, Spent
 from consumers.events import (
     CANCELLED,
     ArtifactReused,
@@ -21,6 +21,8 @@ from consumers.events import (
     ClaimMade,
     CompletionUnwritten,
     ConfirmFailed,
+    ConnectionsFree,
+    ConnectionsSpent,
     ConsumerStarted,
     ConsumerStats,
     ConsumerStopped,
@@ -65,7 +67,7 @@ from relay.errors import BrokerError, ConfigurationError
 from relay.kernel import log_output
 from relay.kernel.observe import LoopDied, PassSkipped, ShutdownBegan, ShutdownEnded
 from tests.support.commands import ROOT
-from tests.support.jobs import EVENTS as OF_JOBS
+from tests.support.job_events import EVENTS as OF_JOBS
 
 CARD = "card 4111 1111 1111 1111"
 EVENT_ID = "01900000-0000-7000-8000-000000000007"
@@ -106,6 +108,7 @@ INBOX = InboxStats(
     recovered=1,
     leases=9,
     queue=Queue(10_000, 12.34567, 9, 0, 4, ("due",)),
+    connections=Spent(3, 1),
 )
 
 ABOUT = {
@@ -384,6 +387,23 @@ LINES: list[tuple[object, dict[str, Any]]] = [
         },
     ),
     (
+        ConnectionsSpent("billing", 4, 2),
+        {
+            "level": "warning",
+            "event": "connections_spent",
+            "consumer": "billing",
+            "most": 4,
+            "waiting": 2,
+            "consequence": "handlers wait in ctx.transaction(), within their own time; readiness says so",
+            "remedy": "raise INBOX_CONNECTIONS towards INBOX_CONCURRENCY, as far as the database has room; or open "
+            "transactions later and end them sooner",
+        },
+    ),
+    (
+        ConnectionsFree("billing", 1.5),
+        {"level": "info", "event": "connections_free", "consumer": "billing", "seconds": 1.5},
+    ),
+    (
         InboxCleaned("billing", 12, 0.25),
         {"level": "info", "event": "inbox_cleaned", "consumer": "billing", "deliveries": 12, "seconds": 0.25},
     ),
@@ -580,6 +600,7 @@ LINES: list[tuple[object, dict[str, Any]]] = [
                     "failed": 4,
                     "at_least": ["due"],
                 },
+                "connections": {"in_use": 3, "waiting": 1},
             },
         },
     ),

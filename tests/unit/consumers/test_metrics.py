@@ -52,7 +52,7 @@ from consumers.events import (
 from consumers.metrics import DEFINITIONS, MOST_VALUES, Metrics
 from consumers.received import Received
 from relay.errors import BrokerError
-from tests.support.jobs import EVENTS as OF_JOBS
+from tests.support.job_events import EVENTS as OF_JOBS
 
 REFUSED = BrokerError("UNAVAILABLE", "away")
 STARTED = ConsumerStarted("billing", "orders", "claim", "dead", ("*",), 50)

@@ -27,7 +27,7 @@ from relay.publisher.events import (
     TopicProbed,
 )
 from tests.support.commands import ROOT
-from tests.support.jobs import EVENTS as OF_JOBS
+from tests.support.job_events import EVENTS as OF_JOBS
 
 ROW: Any = None  # nothing of it is looked at
 REFUSED = BrokerError("UNAVAILABLE", "away")

@@ -13,7 +13,7 @@ from relay.kernel.log_output import logger
 from relay.upkeep import events
 from relay.upkeep.events import RunFault, Status
 from relay.upkeep.lines import LINES, JobLines
-from tests.support.jobs import EVENTS, REFUSED, SLOT, WORKER, ended
+from tests.support.job_events import EVENTS, REFUSED, SLOT, WORKER, ended
 
 RUN = {"job": "ingest", "slot": "2026-03-01T03:17:00Z", "worker": WORKER}
 ENDED = {**RUN, "event": "run_ended", "counters": {"rows": 7}, "seconds": 1.235}

@@ -8,7 +8,7 @@ from relay.kernel.metric import MOST_VALUES
 from relay.kernel.metric_set import MetricSet
 from relay.upkeep.events import RunEnded, Status
 from relay.upkeep.metrics import DEFINITIONS, JobMetrics
-from tests.support.jobs import EVENTS, SLOT, WORKER, ended
+from tests.support.job_events import EVENTS, SLOT, WORKER, ended
 
 
 def counted(*events: object) -> dict[str, float]:
