@@ -12,7 +12,7 @@ from relay.kernel.metric import MOST_VALUES, OTHER, Bounded, Definition, Kind, m
 from relay.kernel.metric_set import CONTENT_TYPE, MetricSet
 from relay.kernel.observe import PassFailed, PassFinished, PassSkipped
 from relay.operate.events import Reconnected
-from relay.operate.health import Health, State
+from relay.operate.health import Judge, State
 from relay.operate.stats import RelayStats
 from relay.outbox.events import ListenConnected, ListenLost
 from relay.publisher.events import (
@@ -106,7 +106,7 @@ class Metrics:
     """Listens to what happens and counts it. `now` is the time of day, in seconds since 1970."""
 
     def __init__(
-        self, version: str, schema_version: int, now: Callable[[], float], health: Health | None = None
+        self, version: str, schema_version: int, now: Callable[[], float], health: Judge | None = None
     ) -> None:
         self._set = MetricSet(DEFINITIONS)
         self._now = now

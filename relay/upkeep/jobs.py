@@ -87,11 +87,6 @@ class Jobs:
             raise ConfigurationError(f"job {shown(name)}: {fault}") from None
         self._add(schedule, HttpJob(call, timeout), name, timeout)
 
-    @property
-    def calling_http(self) -> list[str]:
-        """The names of those that call the API, and do nothing else."""
-        return [job.name for job in self if isinstance(job.work, HttpJob)]
-
     def _decorator(self, schedule: Callable[[], Schedule], name: str | None, timeout: Duration) -> Callable[[W], W]:
         def added(function: W) -> W:
             called = name if name is not None else getattr(function, "__name__", "")

@@ -1,12 +1,14 @@
 """The jobs that RELAY_APP names, `shop.upkeep:jobs`, and what those need that call the internal API."""
 
 import re
+from collections.abc import Iterable
 from importlib.util import find_spec
 
 from relay.errors import ConfigurationError
 from relay.extras import installed_by
 from relay.kernel.loading import load, look_here
-from relay.upkeep.jobs import Jobs
+from relay.upkeep.http import HttpJob
+from relay.upkeep.jobs import Job, Jobs
 from relay.upkeep.run import Api
 from relay.upkeep_settings import UpkeepSettings
 
@@ -26,7 +28,7 @@ def load_jobs(app: str) -> Jobs:
     return jobs
 
 
-def api_of(jobs: Jobs, settings: UpkeepSettings) -> Api | None:
+def api_of(jobs: Iterable[Job], settings: UpkeepSettings) -> Api | None:
     """What calls the API; None where the settings name none, or nothing is there to call it with.
 
     Raises ConfigurationError with a sentence for each thing that one of the jobs needs and that is not there.
@@ -34,7 +36,7 @@ def api_of(jobs: Jobs, settings: UpkeepSettings) -> Api | None:
     base, token = settings.worker_api_base_url, settings.worker_api_service_token.get_secret_value()
     installed = find_spec("httpx") is not None
     faults: list[str] = []
-    if named := jobs.calling_http:
+    if named := [job.name for job in jobs if isinstance(job.work, HttpJob)]:
         job = f"(job {named[0]!r} calls the API)"
         if not base:
             faults.append(f"WORKER_API_BASE_URL is not set; write it like https://api.internal {job}")

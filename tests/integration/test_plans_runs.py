@@ -64,7 +64,7 @@ def looked(connection: psycopg.Connection[Any], name: str, values: dict[str, Any
 def read(scan: dict[str, Any]) -> int:
     """How many rows a scan has looked at."""
     removed = scan.get("Rows Removed by Filter", 0) + scan.get("Rows Removed by Index Recheck", 0)
-    return round((scan["Actual Rows"] + removed) * scan["Actual Loops"])
+    return int((scan["Actual Rows"] + removed) * scan["Actual Loops"])
 
 
 @pytest.mark.parametrize(

@@ -263,13 +263,14 @@ LINES: list[tuple[object, dict[str, Any]]] = [
         {"level": "info", "event": "shutdown", "reason": "SIGTERM", "soft_timeout": 25.0},
     ),
     (
-        Started("db:5432/app", "public", 2, "acme", "pubsub.googleapis.com", "orders", 1_000),
+        Started("db:5432/app", "public", 2, ("publish",), "acme", "pubsub.googleapis.com", "orders", 1_000),
         {
             "level": "info",
             "event": "started",
             "database": "db:5432/app",
             "schema": "public",
             "schema_version": 2,
+            "runners": ["publish"],
             "project": "acme",
             "broker": "pubsub.googleapis.com",
             "topic": "orders",
