@@ -100,7 +100,9 @@ class Mover:
         condition = template("catalog_condition", table=self._table.place.sql, where=raw(self._table.where))
         try:
             await say.do(condition)
-        except (pg.SyntaxErrorOrAccessRuleViolation, pg.DataError) as error:
+        except pg.InsufficientPrivilege:
+            raise
+        except (psycopg.ProgrammingError, psycopg.DataError) as error:
             raise ConfigurationError(
                 f"table {self._table.name!r}: where is no condition about its rows: {error.diag.message_primary}"
             ) from error

@@ -16,7 +16,7 @@ from relay.upkeep.transactions import Transactions, raw, template
 SCHEMA: Final = "archive"
 # A month adds _2026_01 to it, and a part that is exported _p12 and more.
 _MOST_BYTES: Final = 50
-_THERE: Final = (pg.DuplicateTable, pg.DuplicateSchema, pg.UniqueViolation)
+_THERE: Final = (pg.DuplicateTable, pg.DuplicateSchema, pg.DuplicateObject, pg.UniqueViolation)
 
 
 @dataclass(frozen=True, slots=True)

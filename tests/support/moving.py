@@ -52,3 +52,8 @@ def asked(database: str, query: str) -> list[Any]:
     """What a query answers, as one value a row."""
     with psycopg.connect(database) as connection:
         return [row[0] for row in connection.execute(query.encode())]
+
+
+def where_they_are(database: str, *tables: str) -> dict[str, list[str]]:
+    """The rows of each table, as texts, sorted."""
+    return {table: asked(database, f"select t::text from {table} as t order by 1") for table in tables}  # noqa: S608 -- a test's own words
