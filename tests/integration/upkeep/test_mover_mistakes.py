@@ -25,7 +25,8 @@ TABLES = """
     create table elder (id bigint primary key, at timestamptz);
     create table heir () inherits (elder);
     create table hanging (id bigint primary key, source_id bigint references sources on delete cascade);
-    insert into sources select n, n::text, now() - interval '1 year' + n * interval '1 minute', n from generate_series(1, 9) as n
+    insert into sources
+    select n, n::text, now() - interval '1 year' + n * interval '1 minute', n from generate_series(1, 9) as n
 """
 LINES = Child("lines", "source_id", "made")
 LONG = "x" * 51
