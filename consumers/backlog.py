@@ -20,6 +20,14 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """The connections for `ctx.transaction()` of one process: how many are out, and how many handlers wait for one."""
+
+    in_use: int = 0
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class InboxStats:
     """One process and its inbox; the counts are since the last look."""
 
@@ -40,6 +48,7 @@ class InboxStats:
     """Those that are held now."""
     queue: Queue | None
     """None where nobody looked, or nobody answered."""
+    connections: Spent = Spent()
 
 
 class Backlog(Protocol):

@@ -323,6 +323,23 @@ class InboxBack:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectionsSpent:
+    """Handlers have waited for a connection of `ctx.transaction()` for a second: all that there may be are in use."""
+
+    consumer: str
+    most: int  # INBOX_CONNECTIONS
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionsFree:
+    """None waits any more."""
+
+    consumer: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class InboxCleaned:
     """Deliveries that ended longer ago than the retention were removed, with their history."""
 

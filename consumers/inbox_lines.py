@@ -5,6 +5,8 @@ from typing import Any, assert_never
 
 from consumers.backlog import InboxStats
 from consumers.events import (
+    ConnectionsFree,
+    ConnectionsSpent,
     Heartbeat,
     HeartbeatFailed,
     InboxAway,
@@ -23,7 +25,8 @@ from relay.kernel.line_writer import LineWriter, error_fields
 
 Upkeep = InboxCleaned | RevisionRequeued | UpkeepFailed
 Intake = Stored | Moved | WakeUpLost
-InboxEvent = Heartbeat | HeartbeatFailed | Intake | LeaseRecovered | InboxAway | InboxBack | Upkeep
+Connections = ConnectionsSpent | ConnectionsFree
+InboxEvent = Heartbeat | HeartbeatFailed | Intake | LeaseRecovered | InboxAway | InboxBack | Upkeep | Connections
 
 AWAY = "inbox"
 """The kind of failure whose subject is a consumer and an operation: see `named`."""
@@ -50,6 +53,39 @@ class InboxLines:
                 self._lines.worked("heartbeat", event.consumer)
             case HeartbeatFailed():
                 self._heartbeat_failed(event)
+            case Stored() | Moved():
+                self._arrived(event)
+            case WakeUpLost():
+                self._unheard(event)
+            case LeaseRecovered():
+                self._recovered(event)
+            case InboxAway():
+                self._away(event)
+            case InboxBack():
+                self._lines.worked(AWAY, _subject(event))
+            case InboxCleaned() | RevisionRequeued() | UpkeepFailed():
+                self._upkeep(event)
+            case ConnectionsSpent() | ConnectionsFree():
+                self._connections(event)
+            case _:
+                assert_never(event)
+
+    def _heartbeat_failed(self, event: HeartbeatFailed) -> None:
+        reason = reason_of(event.error)
+        self._lines.failed(
+            "heartbeat",
+            self._lines.repeats.failed("heartbeat", event.consumer, reason),
+            consumer=event.consumer,
+            leases=event.leases,
+            code=reason,
+            error=sentence(event.error),
+            consequence="leases that are not renewed in time end: others begin these deliveries then, and what these "
+            "handlers do or answer does not count",
+            remedy=of_inbox(event.error),
+        )
+
+    def _arrived(self, event: Stored | Moved) -> None:
+        match event:
             case Stored():
                 self._lines.write(
                     "debug",
@@ -68,32 +104,8 @@ class InboxLines:
                     deliveries=event.deliveries,
                     seconds=round(event.seconds, 3),
                 )
-            case WakeUpLost():
-                self._unheard(event)
-            case LeaseRecovered():
-                self._recovered(event)
-            case InboxAway():
-                self._away(event)
-            case InboxBack():
-                self._lines.worked(AWAY, _subject(event))
-            case InboxCleaned() | RevisionRequeued() | UpkeepFailed():
-                self._upkeep(event)
             case _:
                 assert_never(event)
-
-    def _heartbeat_failed(self, event: HeartbeatFailed) -> None:
-        reason = reason_of(event.error)
-        self._lines.failed(
-            "heartbeat",
-            self._lines.repeats.failed("heartbeat", event.consumer, reason),
-            consumer=event.consumer,
-            leases=event.leases,
-            code=reason,
-            error=sentence(event.error),
-            consequence="leases that are not renewed in time end: others begin these deliveries then, and what these "
-            "handlers do or answer does not count",
-            remedy=of_inbox(event.error),
-        )
 
     def _unheard(self, event: WakeUpLost) -> None:
         self._lines.write(
@@ -137,6 +149,24 @@ class InboxLines:
                     consequence="deliveries are handled all the same; it is tried again, and goes on where it was",
                     remedy=of_inbox(event.error),
                 )
+            case _:
+                assert_never(event)
+
+    def _connections(self, event: Connections) -> None:
+        match event:
+            case ConnectionsSpent():
+                self._lines.write(
+                    "warning",
+                    "connections_spent",
+                    consumer=event.consumer,
+                    most=event.most,
+                    waiting=event.waiting,
+                    consequence="handlers wait in ctx.transaction(), within their own time; readiness says so",
+                    remedy="raise INBOX_CONNECTIONS towards INBOX_CONCURRENCY, as far as the database has room; or "
+                    "open transactions later and end them sooner",
+                )
+            case ConnectionsFree():
+                self._lines.write("info", "connections_free", consumer=event.consumer, seconds=round(event.seconds, 3))
             case _:
                 assert_never(event)
 

@@ -228,6 +228,13 @@ LINES = (
     ),
     Line("inbox_recovered", ("info",), "it answers again", ("consumer", "operation", *_OVER)),
     Line(
+        "connections_spent",
+        ("warning",),
+        "handlers have waited for a connection of `ctx.transaction()` for a second",
+        ("consumer", "most", "waiting", *_ADVICE),
+    ),
+    Line("connections_free", ("info",), "none waits any more", ("consumer", "seconds")),
+    Line(
         "inbox_cleaned",
         ("info",),
         "deliveries that ended longer ago than `INBOX_RETENTION` were removed",

@@ -148,6 +148,14 @@ DEFINITIONS = MappingProxyType(
             ("consumer", "operation", "code"),
         ),
         "consumers_inbox_available": Definition(_GAUGE, "1 while it answers, 0 while not.", ("consumer", "operation")),
+        "consumers_connections_in_use": Definition(
+            _GAUGE,
+            "Connections of `ctx.transaction()` that handlers have, `INBOX_CONNECTIONS` at most.",
+            ("consumer",),
+        ),
+        "consumers_connections_waiting": Definition(
+            _GAUGE, "Handlers that wait for one, as all are in use.", ("consumer",)
+        ),
         "consumers_leases": Definition(_GAUGE, "Deliveries of the inbox that this process has.", ("consumer",)),
         "consumers_queue_due": Definition(
             _GAUGE,

@@ -240,6 +240,8 @@ class Metrics:
 
     def _queue(self, consumer: str, inbox: InboxStats) -> None:
         self._show("consumers_leases", consumer, inbox.leases)
+        self._show("consumers_connections_in_use", consumer, inbox.connections.in_use)
+        self._show("consumers_connections_waiting", consumer, inbox.connections.waiting)
         for name in ("due", "oldest_due_seconds", "processing", "sent", "failed"):
             gauge = f"consumers_queue_{name}"
             if inbox.queue is None:

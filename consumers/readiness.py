@@ -3,14 +3,25 @@
 readiness = Readiness()
 async with billing.running(observe=readiness): ...
 readiness.receiving     False before they have begun, while what they need is away, and when they have ended
+readiness.away()        what each does without: connections, too, while handlers wait for one in vain
 """
 
-from consumers.events import ConsumerStarted, ConsumerStopped, InboxAway, InboxBack, StoreAway, StoreBack
+from consumers.events import (
+    ConnectionsFree,
+    ConnectionsSpent,
+    ConsumerStarted,
+    ConsumerStopped,
+    InboxAway,
+    InboxBack,
+    StoreAway,
+    StoreBack,
+)
 from relay.kernel.observe import LoopDied
 
 __all__ = ["Readiness"]
 
 _STORE = "store"
+_CONNECTIONS = "connections"
 
 
 class Readiness:
@@ -23,11 +34,11 @@ class Readiness:
 
     @property
     def receiving(self) -> bool:
-        """Whether each that has begun receives and begins what comes, and there is one."""
+        """Whether each that has begun receives and begins what comes, has connections for it, and there is one."""
         return bool(self._missing) and not self._ended and not any(self._missing.values())
 
     def away(self) -> dict[str, list[str]]:
-        """By consumer, what keeps it from receiving: store; receive, move or claim (the inbox); or its end."""
+        """By consumer, what keeps it from working: store; receive, move or claim (the inbox); connections; its end."""
         missing = {name: sorted(parts) for name, parts in self._missing.items() if parts}
         return missing | {name: ["ended"] for name in sorted(self._ended)}
 
@@ -47,6 +58,10 @@ class Readiness:
                 self._of(consumer).add(operation)
             case InboxBack(consumer, operation):
                 self._of(consumer).discard(operation)
+            case ConnectionsSpent(consumer):
+                self._of(consumer).add(_CONNECTIONS)
+            case ConnectionsFree(consumer):
+                self._of(consumer).discard(_CONNECTIONS)
 
     def _of(self, consumer: str) -> set[str]:
         return self._missing.setdefault(consumer, set())

@@ -30,7 +30,6 @@ class Settings(PubSubSettings, UpkeepSettings):
         prefixes=("CONSUMERS_", "IDEMPOTENCY_", "INBOX_"),
     )
     MISSING: ClassVar[Mapping[str, str]] = {
-        **UpkeepSettings.MISSING,
         "pubsub_project_id": "PUBSUB_PROJECT_ID is not set; name the Google Cloud project of your subscriptions",
         "redis_url": "REDIS_URL is not set; write it like rediss://:password@host:6379, or choose dedup='inbox' "
         "or 'none'",

@@ -28,7 +28,6 @@ class Settings(PubSubSettings, UpkeepSettings):
     )
     MISSING: ClassVar[Mapping[str, str]] = {
         **PubSubSettings.MISSING,
-        **UpkeepSettings.MISSING,
         "database_url": "DATABASE_URL is not set; write it like postgresql://user:password@host:5432/db",
     }
 

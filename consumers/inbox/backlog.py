@@ -1,8 +1,9 @@
 """What this process makes of its inbox, counted from what happens, and a look at what waits there."""
 
 from collections import Counter
+from collections.abc import Callable
 
-from consumers.backlog import InboxStats, Queue
+from consumers.backlog import InboxStats, Queue, Spent
 from consumers.events import ClaimMade, DeliverySettled, InboxAway, InboxBack, LeaseRecovered, Stored
 from consumers.inbox.inbox import Inbox
 from consumers.inbox.table import Table
@@ -45,7 +46,7 @@ class Tally:
                 self._away.discard(event.operation)
         self._observe(event)
 
-    def stats(self, *, available: bool, leases: int, queue: Queue | None) -> InboxStats:
+    def stats(self, *, available: bool, leases: int, queue: Queue | None, connections: Spent) -> InboxStats:
         """What was counted since the last time, beside what is known otherwise."""
         counts, claimed, not_stored = self._counts, dict(self._claimed), dict(self._not_stored)
         self._counts, self._claimed, self._not_stored = Counter(), Counter(), Counter()
@@ -59,16 +60,18 @@ class Tally:
             recovered=counts["recovered"],
             leases=leases,
             queue=queue,
+            connections=connections,
         )
 
 
 class InboxBacklog:
     """Answers what a runtime wants to know of its inbox."""
 
-    def __init__(self, table: Table, inbox: Inbox, tally: Tally) -> None:
+    def __init__(self, table: Table, inbox: Inbox, tally: Tally, spent: Callable[[], Spent]) -> None:
         self._table = table
         self._inbox = inbox
         self._tally = tally
+        self._spent = spent
         self._queue: Queue | None = None
         self._seen = True
 
@@ -90,4 +93,9 @@ class InboxBacklog:
     def stats(self) -> InboxStats:
         """How it is; what was seen of its queue is told once."""
         queue, self._queue = self._queue, None
-        return self._tally.stats(available=self.available and self._seen, leases=self._inbox.leases, queue=queue)
+        return self._tally.stats(
+            available=self.available and self._seen,
+            leases=self._inbox.leases,
+            queue=queue,
+            connections=self._spent(),
+        )

@@ -29,6 +29,7 @@ from consumers.inbox.locks import InboxLocks
 from consumers.inbox.moving import Moving, moving_statement
 from consumers.inbox.receiving import Receiving
 from consumers.inbox.revising import Revising
+from consumers.inbox.saturation import Saturation
 from consumers.inbox.schema import INBOX
 from consumers.inbox.session import Connect, Session
 from consumers.inbox.source import InboxSource, Intake
@@ -210,13 +211,14 @@ def build(  # noqa: PLR0913 -- each by its name
         table=table,
         connections=connections,
         upkeep=upkeep,
+        saturation=Saturation(consumer, place.connections, lambda: connections.spent, observe, clock),
         locks=locks,
         examine=examine,
         judge=judge,
     )
     effects = InboxEffects(inbox, table, connections, place.schema)
     sends = Confirming(Tickets(table), confirmers, tally, clock, jitter=jitter)
-    backlog = InboxBacklog(table, inbox, tally)
+    backlog = InboxBacklog(table, inbox, tally, lambda: connections.spent)
     return Built(inbox_source, inbox, effects, dead_letters, locks, table, sends, backlog, upkeep)
 
 

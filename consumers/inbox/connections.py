@@ -9,6 +9,7 @@ from typing import Any, Final
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from consumers.backlog import Spent
 from relay.postgres.connect import conninfo
 
 # How long a handler waits for a connection that others have; shorter than any handler's own time.
@@ -63,6 +64,15 @@ class Connections:
                 )
         with self._thread_pool.connection() as connection:
             yield connection
+
+    @property
+    def spent(self) -> Spent:
+        """How many are out."""
+        stats = [pool.get_stats() for pool in (self._pool, self._thread_pool) if pool is not None]
+        return Spent(
+            in_use=sum(each["pool_size"] - each["pool_available"] for each in stats),
+            waiting=sum(each["requests_waiting"] for each in stats),
+        )
 
     def cut(self) -> None:
         """Give out none any more. A handler that has one is cancelled, which rolls its transaction back."""

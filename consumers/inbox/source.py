@@ -12,6 +12,7 @@ from consumers.inbox.connections import Connections
 from consumers.inbox.inbox import Inbox
 from consumers.inbox.locks import InboxLocks
 from consumers.inbox.rows import Owned
+from consumers.inbox.saturation import Saturation
 from consumers.inbox.table import Table
 from consumers.inbox.upkeep import Upkeep
 from consumers.sources.source import Demand, Facts, Take
@@ -60,6 +61,7 @@ class InboxSource:
         table: Table,
         connections: Connections,
         upkeep: Upkeep,
+        saturation: Saturation,
         locks: InboxLocks,
         examine: Callable[[], Awaitable[None]],
         judge: Callable[[Facts], None],
@@ -71,6 +73,7 @@ class InboxSource:
         self._table = table
         self._connections = connections
         self._upkeep = upkeep
+        self._saturation = saturation
         self._locks = locks
         self._examine = examine
         self._judge = judge
@@ -107,6 +110,7 @@ class InboxSource:
                 tasks.create_task(self._intake.run(demand))
                 tasks.create_task(self._claiming.run(hold, demand))
                 tasks.create_task(self._upkeep.run())
+                tasks.create_task(self._saturation.run())
         except BaseExceptionGroup as ended:
             raise _first(ended) from None
 

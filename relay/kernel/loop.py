@@ -70,7 +70,7 @@ class Loop:
                 await self._rest.rest(self.wake, self._idle.next(), worked=outcome.report.updated)
             case Next.BACK_OFF:
                 self._idle.reset()
-                await self._wait(self._error.next())
+                await self._wait(self._rest.after_failure(self._error.next()))
             case _:
                 assert_never(wanted)
 

@@ -17,6 +17,10 @@ class Rest(Protocol):
         """
         ...
 
+    def after_failure(self, seconds: float) -> float:
+        """How long to wait after a pass that failed, where the runner's pace asks for so many seconds."""
+        ...
+
     async def close(self) -> None:
         """Let go of whatever is held; the loop has ended."""
         ...
@@ -31,6 +35,10 @@ class ByTheClock:
     async def rest(self, wake: asyncio.Event, seconds: float, *, worked: int) -> None:  # noqa: ARG002 -- all the same
         """Wait until the event or the end of the time."""
         await self._clock.wait(wake, seconds)
+
+    def after_failure(self, seconds: float) -> float:
+        """As the pace asks for."""
+        return seconds
 
     async def close(self) -> None:
         """Nothing is held."""

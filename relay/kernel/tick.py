@@ -42,7 +42,7 @@ async def tick(
         if left <= 0 or shutdown.stopping.is_set():
             outcomes[worker.runner.name] = None
         else:
-            outcomes[worker.runner.name] = await worker.run_once(shutdown.stopping, min(left, runner_seconds))
+            outcomes[worker.runner.name] = await worker.run_once(shutdown.stopping, runner_seconds, left)
     return TickReport(outcomes, clock.monotonic() - began)
 
 

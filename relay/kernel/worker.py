@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
 from relay.kernel.clock import Clock
 from relay.kernel.observe import CloseFailed, Observe, PassFailed, PassFinished, PassSkipped
@@ -22,31 +23,40 @@ class Outcome:
 
 
 class Worker:
-    """Runs the passes of one runner, each of up to `items`. No unit of work takes longer than `grace`."""
+    """Runs the passes of one runner, each of up to `items`. No unit of work takes longer than `grace`.
 
-    def __init__(
+    A pass gets `seconds`, or where none are given as many as whoever asks for it says.
+    """
+
+    def __init__(  # noqa: PLR0913 -- those behind `observe` have defaults that most workers keep
         self,
         runner: Runner,
         clock: Clock,
         observe: Observe,
         grace: float = GRACE_SECONDS,
         items: int | None = None,
+        *,
+        seconds: float | None = None,
     ) -> None:
         self.runner = runner
         self._clock = clock
         self._observe = observe
         self._grace = grace
         self._items = items
+        self._seconds = seconds
         self._busy = False
 
-    async def run_once(self, stopping: asyncio.Event, seconds: float) -> Outcome:
-        """Run one pass, or count it as skipped while the one before is under way."""
+    async def run_once(self, stopping: asyncio.Event, seconds: float, most: float = inf) -> Outcome:
+        """Run one pass, or count it as skipped while the one before is under way.
+
+        It gets `seconds`, or what the worker has for itself instead, and never more than `most`.
+        """
         if self._busy:
             self._observe(PassSkipped(self.runner.name))
             return Outcome(Report(skipped=1), 0.0)
         self._busy = True
         try:
-            return await self._pass(stopping, seconds)
+            return await self._pass(stopping, min(most, seconds if self._seconds is None else self._seconds))
         finally:
             self._busy = False
 

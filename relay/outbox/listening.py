@@ -1,8 +1,6 @@
 """A session that hears of new events: proved to hear, and then the relay's own for as long as it lasts."""
 
 import asyncio
-import os
-import socket
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Self, TypeVar
@@ -14,6 +12,7 @@ from psycopg.rows import args_row
 
 from relay.errors import ConfigurationError
 from relay.outbox.statements import statement
+from relay.postgres.answering import answered, cut
 from relay.postgres.statements import search_path
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
@@ -182,7 +181,7 @@ class Listening:
 
     def cut(self) -> None:
         """End whatever runs or waits on the connection: it is lost."""
-        _cut(self._connection)
+        cut(self._connection)
 
     async def close(self) -> None:
         """End the session, and with it the lock."""
@@ -230,26 +229,7 @@ class Listening:
 
 
 async def _answered(connection: psycopg.AsyncConnection[Any], asking: Coroutine[Any, Any, T]) -> T:
-    """Wait for a statement; where its time is over, or nobody waits for it any more, its connection is cut.
-
-    Cancelled in its usual way it would ask the server to end it first, for as long as 20 s where nobody answers.
-    """
-    task = asyncio.create_task(asking)
-    try:
-        await asyncio.wait({task}, timeout=STATEMENT_SECONDS)
-        if not task.done():
-            raise TimeoutError(f"the database did not answer within {STATEMENT_SECONDS:g} s")
-    finally:
-        if not task.done():
-            _cut(connection)
-            await asyncio.gather(task, return_exceptions=True)
-    return task.result()
-
-
-def _cut(connection: psycopg.AsyncConnection[Any]) -> None:
-    """As a network does it: the descriptor stays, and whoever waits for it sees the end at once."""
-    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as end:
-        end.shutdown(socket.SHUT_RDWR)
+    return await answered(connection, asking, STATEMENT_SECONDS)
 
 
 def _milliseconds(seconds: float) -> str:

@@ -128,6 +128,10 @@ class Sleeper:
         finally:
             hurry.cancel()
 
+    def after_failure(self, seconds: float) -> float:
+        """As the pace asks for."""
+        return seconds
+
     async def close(self) -> None:
         """End the session, also one that is being made."""
         await self._lock.lost()

@@ -52,6 +52,16 @@ class RunFault:
 
 
 @dataclass(frozen=True, slots=True)
+class RunDeaf:
+    """It was cancelled some seconds ago, and goes on; until it ends, no other run of it begins in this process."""
+
+    job: str
+    worker: str
+    status: Status
+    """What it will have ended as."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunSkipped:
     """The slot was taken while the run before holds the lock still, here or elsewhere: it is not made up for."""
 

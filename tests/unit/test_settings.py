@@ -80,7 +80,7 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "RELAY_RETRY_JITTER_MS": "500ms",
         "RELAY_ON_FAILED_HEAD": "block",
         "RELAY_SHUTDOWN_MS": "25s",
-        "RELAY_RUNNERS": "publish",
+        "RELAY_RUNNERS": "publish,retention,jobs",
         "RELAY_RUNNER_MAX_ITEMS": "200",
         "RELAY_TICK_MAX_MS": "8m",
         "RELAY_RUNNER_MAX_MS": "1m",
@@ -90,6 +90,15 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "RELAY_IDLE_JITTER_MS": "500ms",
         "RELAY_ERROR_BACKOFF_MS": "30s",
         "RELAY_ERROR_BACKOFF_JITTER_MS": "2s",
+        "RELAY_RETENTION": "30d",
+        "RELAY_RETENTION_TO": "nowhere",
+        "RELAY_APP": "",
+        "RELAY_RUNS_RETENTION": "7d",
+        "WORKER_API_BASE_URL": "",
+        "WORKER_API_SERVICE_TOKEN": "",
+        "ARCHIVE_BUCKET": "",
+        "ARCHIVE_REGION": "",
+        "ARCHIVE_ENDPOINT": "",
         "RELAY_NAME": "",
         "RELAY_LOG_LEVEL": "info",
         "RELAY_LOG_EVENTS": "off",
@@ -130,6 +139,12 @@ def test_every_setting_is_read_from_the_environment(line: Documented, monkeypatc
         "RELAY_RUNNER_MAX_ITEMS": "7",
         "RELAY_LOG_LEVEL": "debug",
         "RELAY_PUBLISH_BUDGET_MS": "7s",
+        "RELAY_RETENTION": "7d",
+        "RELAY_RETENTION_TO": "archive",
+        "RELAY_RUNS_RETENTION": "8d",
+        "WORKER_API_BASE_URL": "https://api.internal:8443",
+        "ARCHIVE_BUCKET": "s3://rows/old",
+        "ARCHIVE_ENDPOINT": "http://127.0.0.1:9000",
     }
     value = values.get(line.name, "21s" if line.name.endswith("_MS") else "host=x")
     monkeypatch.setenv(line.name, value)
@@ -426,10 +441,10 @@ def test_two_brokers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_name_that_has_no_effect_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever it is written; its value is not repeated."""
     monkeypatch.setenv("RELAY_TOPPIC", SECRET)
-    Path(".env").write_text(f"RELAY_RETENTION=2\nRELAY_XYZZY={SECRET}\nRELAY_TOPIC=orders\n")
+    Path(".env").write_text(f"RELAY_SHARD_COUNT=2\nRELAY_XYZZY={SECRET}\nRELAY_TOPIC=orders\n")
 
     assert Settings.strangers() == [
-        "RELAY_RETENTION has no effect in this release; remove it",
+        "RELAY_SHARD_COUNT has no effect in this release; remove it",
         "RELAY_TOPPIC is no setting of the relay and has no effect; did you mean RELAY_TOPIC?",
         "RELAY_XYZZY is no setting of the relay and has no effect; `python -m relay config` lists them all",
     ]

@@ -149,6 +149,23 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"RELAY_LOG_REDACT": "redact"}, "RELAY_LOG_REDACT is 'redact': write it as module:function"),
     ({"RELAY_LOG_LEVEL": "loud"}, "RELAY_LOG_LEVEL is 'loud': input should be 'debug', 'info', 'warning' or 'error'"),
     ({"RELAY_LOG_EVENTS": "maybe"}, "RELAY_LOG_EVENTS is 'maybe': write on or off"),
+    ({"RELAY_RETENTION_TO": "shelf"}, "RELAY_RETENTION_TO is 'shelf': input should be 'nowhere' or 'archive'"),
+    (
+        {"RELAY_RUNS_RETENTION": "1m"},
+        "RELAY_RUNS_RETENTION is 1m; give 1h or more, such as 7d",
+    ),
+    (
+        {"WORKER_API_BASE_URL": "api.internal"},
+        "WORKER_API_BASE_URL is no address of a server; write it like https://api.internal:8443, without a user",
+    ),
+    (
+        {"ARCHIVE_ENDPOINT": "https://u:hunter2@minio"},
+        "ARCHIVE_ENDPOINT is no address of a server; write it like https://api.internal:8443, without a user",
+    ),
+    (
+        {"ARCHIVE_BUCKET": "s3://"},
+        "ARCHIVE_BUCKET names no place for files; write s3://bucket/folder or an absolute path, without a user",
+    ),
     ({"RELAY_RUNNERS": ","}, "RELAY_RUNNERS is ',' and names no runner of this release; choose from: publish"),
     (
         {"RELAY_HTTP": "localhost:http"},

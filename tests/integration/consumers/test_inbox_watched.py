@@ -7,10 +7,22 @@ from typing import TypeVar
 
 import psycopg
 
-from consumers import Consumer, Received
-from consumers.backlog import InboxStats
-from consumers.events import ClaimMade, Fate, Heartbeat, HeartbeatFailed, InboxAway, InboxBack, LeaseRecovered
+from consumers import Consumer, Context, Received
+from consumers.backlog import InboxStats, Spent
+from consumers.events import (
+    ClaimMade,
+    ConnectionsFree,
+    ConnectionsSpent,
+    Fate,
+    Heartbeat,
+    HeartbeatFailed,
+    InboxAway,
+    InboxBack,
+    LeaseRecovered,
+)
+from consumers.readiness import Readiness
 from consumers.testing import Deliveries, in_memory
+from consumers.testing.database import Place
 from tests.support.inbox import leases
 
 Told = TypeVar("Told")
@@ -114,6 +126,40 @@ async def test_the_statistics_say_what_came_what_was_claimed_and_what_waits(inbo
     assert (after.stored, after.claimed, after.leases) == (2, {"key": 1}, 1)
     assert after.queue is not None
     assert (after.queue.due, after.queue.processing) == (1, 1)
+
+
+async def test_handlers_that_wait_for_a_connection_are_told_of_and_make_the_process_unready(
+    inbox_database: str,
+) -> None:
+    """As long as they do; then all of them are handled."""
+    consumer, readiness = Consumer("billing", dedup="inbox"), Readiness()
+    desk = Desk()
+    desk.open.clear()
+
+    @consumer.on("order.paid")
+    async def handle(event: Received[object], ctx: Context) -> None:
+        async with ctx.transaction():
+            await desk()
+
+    async with in_memory(consumer, database=Place(inbox_database, connections=1)) as deliveries:
+        for _ in range(2):
+            deliveries.publish("order.paid")
+        await until(deliveries, lambda: bool(of(deliveries, ConnectionsSpent)))
+        busy = await stats(deliveries)
+        for event in deliveries.events:
+            readiness(event)
+        ready_while_they_wait = readiness.receiving, readiness.away()
+        desk.open.set()
+        await until(deliveries, lambda: bool(of(deliveries, ConnectionsFree)))
+        await deliveries.drain()
+        for event in deliveries.events:
+            readiness(event)
+
+    assert of(deliveries, ConnectionsSpent)[0] == ConnectionsSpent("billing", 1, 1)
+    assert busy.connections == Spent(in_use=1, waiting=1)
+    assert ready_while_they_wait == (False, {"billing": ["connections"]})
+    assert readiness.receiving
+    assert desk.entered == 2
 
 
 async def test_a_consumer_whose_inbox_is_away_does_not_receive_until_it_is_back(inbox_database: str) -> None:

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from consumers import events, logs
-from consumers.backlog import InboxStats, Queue
+from consumers.backlog import InboxStats, Queue, Spent
 from consumers.events import (
     CANCELLED,
     ArtifactReused,
@@ -21,6 +21,8 @@ from consumers.events import (
     ClaimMade,
     CompletionUnwritten,
     ConfirmFailed,
+    ConnectionsFree,
+    ConnectionsSpent,
     ConsumerStarted,
     ConsumerStats,
     ConsumerStopped,
@@ -105,6 +107,7 @@ INBOX = InboxStats(
     recovered=1,
     leases=9,
     queue=Queue(10_000, 12.34567, 9, 0, 4, ("due",)),
+    connections=Spent(3, 1),
 )
 
 ABOUT = {
@@ -383,6 +386,23 @@ LINES: list[tuple[object, dict[str, Any]]] = [
         },
     ),
     (
+        ConnectionsSpent("billing", 4, 2),
+        {
+            "level": "warning",
+            "event": "connections_spent",
+            "consumer": "billing",
+            "most": 4,
+            "waiting": 2,
+            "consequence": "handlers wait in ctx.transaction(), within their own time; readiness says so",
+            "remedy": "raise INBOX_CONNECTIONS towards INBOX_CONCURRENCY, as far as the database has room; or open "
+            "transactions later and end them sooner",
+        },
+    ),
+    (
+        ConnectionsFree("billing", 1.5),
+        {"level": "info", "event": "connections_free", "consumer": "billing", "seconds": 1.5},
+    ),
+    (
         InboxCleaned("billing", 12, 0.25),
         {"level": "info", "event": "inbox_cleaned", "consumer": "billing", "deliveries": 12, "seconds": 0.25},
     ),
@@ -579,6 +599,7 @@ LINES: list[tuple[object, dict[str, Any]]] = [
                     "failed": 4,
                     "at_least": ["due"],
                 },
+                "connections": {"in_use": 3, "waiting": 1},
             },
         },
     ),

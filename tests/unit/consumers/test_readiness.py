@@ -3,6 +3,8 @@
 import pytest
 
 from consumers.events import (
+    ConnectionsFree,
+    ConnectionsSpent,
     ConsumerStarted,
     ConsumerStopped,
     InboxAway,
@@ -76,4 +78,14 @@ def test_one_that_has_ended_is_not_ready_until_it_begins_again(readiness: Readin
     assert readiness.away() == {"billing": ["ended"]}
 
     readiness(started())
+    assert readiness.receiving
+
+
+def test_handlers_that_wait_for_connections_are_no_place_for_more(readiness: Readiness) -> None:
+    """Whoever sends work to this process had better send it elsewhere, until one is free."""
+    readiness(started())
+    readiness(ConnectionsSpent("billing", 4, 2))
+    assert not readiness.receiving
+    assert readiness.away() == {"billing": ["connections"]}
+    readiness(ConnectionsFree("billing", 3.0))
     assert readiness.receiving

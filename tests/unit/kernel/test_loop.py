@@ -317,6 +317,10 @@ class RestInHand:
         self.asked.append((seconds, worked))
         await FakeClock().wait(wake, 2.0)
 
+    def after_failure(self, seconds: float) -> float:
+        """No more than half a minute."""
+        return min(seconds, 25.0)
+
     async def close(self) -> None:
         """Count the closings."""
         self.closed += 1

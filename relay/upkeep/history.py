@@ -1,0 +1,92 @@
+"""The history of jobs: a row of `relay_runs` for each run. What cannot be written there stops no job."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import timedelta
+from itertools import islice
+from math import inf
+from typing import Final
+
+from relay.kernel.line_redaction import Redaction
+from relay.kernel.observe import Observe
+from relay.postgres.session import Session
+from relay.upkeep.events import RunEnded, RunUnrecorded
+from relay.upkeep.run import Run
+
+# A run that counts under more names than these is shown by the first of them.
+_MOST_COUNTERS: Final = 100
+_MOST_ERRORS: Final = 2**31 - 1
+# What the end of a process leaves for a row.
+HURRY_SECONDS: Final = 1.0
+# A process looks for what is over so often, a page after the other, and does not go on with it for long.
+_PRUNE_SECONDS: Final = 600.0
+_PAGE_ROWS: Final = 500
+_MOST_PAGES: Final = 20
+
+
+class History:
+    """That of all jobs of a process, over the session that they share; what is older than `kept` goes."""
+
+    def __init__(
+        self,
+        session: Session,
+        observe: Observe,
+        kept: timedelta,
+        redaction: Redaction,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._session = session
+        self._observe = observe
+        self._kept = kept
+        self._redaction = redaction
+        self._monotonic = monotonic
+        self._pruned_at = -inf
+
+    async def begin(self, run: Run) -> int | None:
+        """Write that it begins, and that those of its job which ended without a word were killed; answer with its id.
+
+        The job's lock must be held. None where it could not be written.
+        """
+        try:
+            ((found,),) = await self._session.ask("run_begin", {"job": run.job, "slot": run.slot, "worker": run.worker})
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the job runs
+            self._observe(RunUnrecorded(run.job, run.worker, error))
+            return None
+        return int(found)
+
+    async def end(self, found: int | None, ended: RunEnded, *, hurry: bool) -> None:
+        """Write how the run of this id has ended; `hurry` where the process is about to."""
+        if found is None:
+            return
+        try:
+            async with asyncio.timeout(HURRY_SECONDS if hurry else None):
+                await self._session.ask("run_end", {"id": found, **self._as_kept(ended)})
+        except Exception as error:  # noqa: BLE001 -- whatever it is, the job has run
+            self._observe(RunUnrecorded(ended.job, ended.worker, error))
+
+    async def prune(self, run: Run) -> None:
+        """Remove what is over, where it is time to look for it."""
+        if self._monotonic() - self._pruned_at < _PRUNE_SECONDS:
+            return
+        self._pruned_at = self._monotonic()
+        try:
+            for _ in range(_MOST_PAGES):
+                values = {"rows": _PAGE_ROWS, "seconds": self._kept.total_seconds()}
+                ((removed,),) = await self._session.ask("runs_prune", values)
+                if removed < _PAGE_ROWS or run.stopping:
+                    return
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it is tried again
+            self._observe(RunUnrecorded(run.job, run.worker, error))
+
+    def _as_kept(self, ended: RunEnded) -> dict[str, object]:
+        words = None
+        if ended.error is not None:
+            words = self._redaction.of_error("run_ended", ended.error, job=ended.job, worker=ended.worker)
+        return {
+            "status": ended.status.value,
+            "counters": json.dumps(dict(islice(ended.counters.items(), _MOST_COUNTERS))),
+            "errors": min(ended.errors, _MOST_ERRORS),
+            "error_code": words and words.code,
+            "error": words and words.error,
+        }

@@ -1,0 +1,144 @@
+"""One job as a runner of the kernel: each pass looks whether a slot is due, and runs it."""
+
+import asyncio
+import os
+import socket
+from dataclasses import dataclass
+from typing import Final
+from uuid import uuid4
+
+import psycopg
+
+from relay.errors import ConfigurationError, SchemaError
+from relay.kernel.clock import Clock
+from relay.kernel.runner import Budget, Pace, Report
+from relay.upkeep.events import RunBegan, RunDeaf, RunEnded, RunSkipped, Status
+from relay.upkeep.execution import Ending, Execution
+from relay.upkeep.history import History
+from relay.upkeep.holding import Holding
+from relay.upkeep.jobs import Job
+from relay.upkeep.presence import Presence
+from relay.upkeep.run import Run, Surroundings
+from relay.upkeep.slots import Slots
+
+# What a pass may take beside the job itself: a slot, a lock and a row, each waited for as long as statements are.
+SETUP_SECONDS: Final = 30.0
+# After a failure the next slot is missed by so much at most.
+LATE_SECONDS: Final = 5.0
+# Whoever rests looks at the clock so often: other jobs' answers correct it.
+_NAP_SECONDS: Final = 600.0
+# Passes that neither took a slot nor found it taken follow each other after so long, doubling to a second.
+_VAIN_SECONDS: Final = 0.001
+_MOST_VAIN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the jobs of a process have in common."""
+
+    around: Surroundings
+    history: History
+    presence: Presence
+    clock: Clock
+    pace: Pace
+
+
+class JobRunner:
+    """Runs one job, each slot once over all processes; as the loop's rest it sleeps until the next one."""
+
+    def __init__(self, job: Job, slots: Slots, shared: Shared) -> None:
+        self.name = f"job:{job.name}"
+        self.pace = shared.pace
+        self.seconds = job.timeout + SETUP_SECONDS
+        """How long a pass may take, whatever others may."""
+        self._job = job
+        self._slots = slots
+        self._shared = shared
+        self._vain = 0
+
+    async def run_once(self, budget: Budget) -> Report:
+        """Run the slot that is due, where it is ours."""
+        if budget.stopping.is_set():
+            return Report()
+        try:
+            slot = await self._slots.take()
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
+            raise self._unfit(error) from error
+        if slot is None:
+            return Report()
+        self._vain = 0
+        worker = f"{self._job.name}:{socket.gethostname()}:{os.getpid()}:{uuid4()}"
+        try:
+            around = self._shared.around
+            holding = await Holding.take(around.connect, around.schema, self._job.name, self._shared.clock)
+        except BaseException:
+            # Nobody else takes it any more.
+            self._slots.give_back(slot)
+            raise
+        if holding is None:
+            around.observe(RunSkipped(self._job.name, slot, worker))
+            return Report(skipped=1)
+        run = Run(job=self._job.name, slot=slot, worker=worker, around=around, stopping=budget.stopping)
+        return await self._run(run, holding, budget)
+
+    async def rest(self, wake: asyncio.Event, seconds: float, *, worked: int) -> None:  # noqa: ARG002 -- a slot is a slot
+        """Sleep until the next slot, by the database's clock as far as it is known."""
+        due = self._slots.due_in()
+        if due is None:
+            due = seconds
+        elif due <= 0:
+            due = _VAIN_SECONDS * 2 ** min(self._vain, _MOST_VAIN)
+            self._vain += 1
+        else:
+            self._vain = 0
+        await self._shared.presence.rests(self._job.name, due)
+        while due > 0 and not await self._shared.clock.wait(wake, min(due, _NAP_SECONDS)):
+            due = (self._slots.due_in() or 0.0) if due > _NAP_SECONDS else 0.0
+        self._shared.presence.works(self._job.name)
+
+    def after_failure(self, seconds: float) -> float:
+        """As the pace asks for, but never far beyond the next slot."""
+        due = self._slots.due_in()
+        return seconds if due is None else min(seconds, max(0.0, due) + LATE_SECONDS)
+
+    async def close(self) -> None:
+        """Need nothing any more."""
+        await self._shared.presence.ends(self._job.name)
+
+    async def _run(self, run: Run, holding: Holding, budget: Budget) -> Report:
+        history, observe = self._shared.history, self._shared.around.observe
+        try:
+            found = await history.begin(run)
+            observe(RunBegan(run.job, run.slot, run.worker))
+            began = budget.monotonic()
+            execution = Execution(
+                lambda: self._job.work(run), holding.lost(), lambda why: observe(RunDeaf(run.job, run.worker, why))
+            )
+            ending = await execution.run(min(self._job.timeout, budget.deadline - began))
+            ended = _ended(run, ending, budget.monotonic() - began)
+            await history.end(found, ended, hurry=execution.interrupted)
+            observe(ended)
+        finally:
+            await holding.release()
+        if execution.interrupted:
+            raise asyncio.CancelledError
+        await history.prune(run)
+        return Report(processed=1, errors=ended.errors)
+
+    def _unfit(self, error: psycopg.Error) -> ConfigurationError:
+        schema = self._shared.around.schema
+        if isinstance(error, psycopg.errors.UndefinedTable):
+            return SchemaError(
+                f"schema {schema!r} has no table relay_schedule: jobs need version 6 of the outbox, or version 2 "
+                "of the inbox; bring it up with: python -m relay migrate, or python -m consumers migrate"
+            )
+        return ConfigurationError(
+            f"jobs may not write in schema {schema!r}: {error.diag.message_primary}; the owner of relay_schedule and "
+            "relay_runs gives the role select, insert, update and delete on both, as python -m relay grants does"
+        )
+
+
+def _ended(run: Run, ending: Ending, seconds: float) -> RunEnded:
+    # What ended it is one error more than those that did not.
+    errors = run.errors + (ending.status is not Status.DONE)
+    return RunEnded(run.job, run.slot, run.worker, ending.status, dict(run.counters), errors, seconds, ending.error)

@@ -1,0 +1,76 @@
+"""The slots of a job: which is due, and taking it before anybody else does."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from math import inf
+from typing import Final
+
+from relay.postgres.session import Session
+from relay.upkeep.database_clock import DatabaseClock, moment
+from relay.upkeep.jobs import Job
+
+# One answer tells the time, the next takes the slot. Where that was over by then, as after a machine's sleep, the last
+# takes what is due, however slow the answers are.
+_TRIES: Final = 3
+# A slot that is over is still taken for so long after its successor has come.
+_LATE: Final = timedelta(seconds=60)
+_NEVER_OVER: Final = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    taken: bool
+    now: datetime
+    last: datetime | None
+
+
+class Slots:
+    """Those of one job, over the session that the jobs of a process share."""
+
+    def __init__(self, job: Job, session: Session, clock: DatabaseClock) -> None:
+        self._job = job
+        self._session = session
+        self._clock = clock
+        self._last: datetime | None = None  # the last that somebody took, as far as it is known
+        self._owed: datetime | None = None
+
+    async def take(self) -> datetime | None:
+        """The slot that is now ours, or None where none is due or others were faster. Raises what the session does."""
+        for tries_left in reversed(range(_TRIES)):
+            slot = self._latest(self._clock.now())
+            answer = await self._ask(slot, self._over(slot) if tries_left else _NEVER_OVER)
+            if answer.taken:
+                self._last, self._owed = slot, None
+                return slot
+            self._last = answer.last
+            due = self._latest(answer.now)
+            if due is None or (answer.last is not None and due <= answer.last):
+                break
+        owed, self._owed = self._owed, None
+        return owed if owed == self._last else None
+
+    def give_back(self, slot: datetime) -> None:
+        """Note that a slot was taken and nothing begun: it is still ours, until a later one is taken."""
+        self._owed = slot
+
+    def due_in(self) -> float | None:
+        """How many seconds it is to the next slot, zero or less where it has come; None where that is not known."""
+        now = self._clock.now()
+        if now is None:
+            return None
+        due = self._job.schedule.next_after(self._last) if self._last else now
+        return inf if due is None else (due - now).total_seconds()
+
+    def _latest(self, now: datetime | None) -> datetime | None:
+        return None if now is None else self._job.schedule.latest(now)
+
+    def _over(self, slot: datetime | None) -> datetime:
+        following = None if slot is None else self._job.schedule.next_after(slot)
+        return _NEVER_OVER if following is None else following + _LATE
+
+    async def _ask(self, slot: datetime | None, until: datetime) -> _Answer:
+        values = {"name": self._job.name, "slot": slot, "until": until, "at_once": self._job.schedule.at_once}
+        ((taken, now, last),) = await self._session.ask("slot_take", values)
+        answer = _Answer(taken, moment(now), None if last is None else moment(last))
+        self._clock.heard(answer.now)
+        return answer

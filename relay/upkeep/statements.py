@@ -1,0 +1,9 @@
+"""The SQL of jobs and their history."""
+
+from typing import Final
+
+from relay.postgres.statements import Statements
+
+statement: Final = Statements("relay.upkeep")
+# No statement waits for anybody else for longer, and whoever waits for its answer waits little more.
+STATEMENT_SECONDS: Final = 5.0
