@@ -12,6 +12,7 @@ RelayError
 ├── MessageError              this row cannot become a message, now or ever
 ├── InvariantError            the database contradicts what this code relies on; its transaction is rolled back
 ├── NoFurtherSessionError     the database has taken one session, and takes no further one
+├── MoveError                 rows that are over could not be moved; they are where they were
 ├── OperateError              an operator's command could not be finished
 ├── AuditError                the audit could not be finished
 └── DevError                  the embedded stack could not be started
@@ -89,6 +90,10 @@ class NoFurtherSessionError(RelayError):
     def __init__(self, reason: Exception) -> None:
         super().__init__(str(reason))
         self.reason = reason
+
+
+class MoveError(RelayError):
+    """Rows that are over could not be moved; they are where they were."""
 
 
 class OperateError(RelayError):

@@ -1,6 +1,7 @@
 """What a job is given: which run this is, what it counts, and a way to the database."""
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -13,10 +14,14 @@ import psycopg
 
 from relay.errors import ConfigurationError
 from relay.extras import installed_by
+from relay.kernel.clock import SystemClock
 from relay.kernel.code_duration import Duration, read, shown
 from relay.kernel.observe import Observe
+from relay.kernel.runner import Budget
 from relay.upkeep.events import RunFault
 from relay.upkeep.http import HttpCall
+from relay.upkeep.mover import Mover
+from relay.upkeep.table import Table
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 # Makes a call of the internal API, within so many seconds.
@@ -97,6 +102,19 @@ class Run:
             )
         self.count("http_requests")
         await self._around.api(call, seconds)
+
+    async def move(self, table: Table, *, within: Duration | None = None) -> int:
+        """Move the rows of a table that are over; how many. Counted as moved:<table>, page by page.
+
+        It goes on for a whole round, or for as long as `within`, which should be less than the job's own timeout: that
+        one cancels it, and the next run goes on where it was all the same. Raises ConfigurationError and MoveError.
+        """
+        clock = SystemClock()
+        deadline = math.inf if within is None else clock.monotonic() + read(within).total_seconds()
+        counted = f"moved:{table.place}"[:_LONGEST_NAME]
+        mover = Mover(table, self._around.connect, self._around.schema, told=lambda rows: self.count(counted, rows))
+        moved = await mover.run(Budget(deadline, clock.monotonic, self._stopping))
+        return moved.moved
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:

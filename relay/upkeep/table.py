@@ -1,11 +1,14 @@
 """Rows of a table that are over: which, how they are told from the others, and where they go."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from math import isfinite
 from typing import Literal, get_args
 
 from relay.errors import ConfigurationError
 from relay.kernel.code_duration import Duration, read, shown
+from relay.upkeep.table_name import TableName
 
 Destination = Literal["nowhere", "archive"]
 _MOST_A_BATCH = 10_000
@@ -18,6 +21,7 @@ class Child:
     name: str
     """The table, with its schema unless it is that of the parent."""
     column: str
+    """It needs an index that begins with it."""
     age: str
     """When the child was made: by its month it is archived. No null."""
 
@@ -26,7 +30,8 @@ class Child:
 class Table:
     """What a mover works on. Raises ConfigurationError for what cannot be; the database is asked later.
 
-    `where` is SQL of your own about a row, and trusted. `age` is a timestamp, or a date; a row without one stays.
+    Names are as Postgres has them: capitals count. `where` is SQL of your own about a row, and trusted; times of day in
+    it are UTC. `age` is a timestamp, or a date; a row without one stays.
     """
 
     name: str
@@ -44,30 +49,45 @@ class Table:
     """Rows a second at most, of those that are read."""
     children: tuple[Child, ...] = ()
     after: timedelta = field(init=False)
+    place: TableName = field(init=False)
 
     def __post_init__(self) -> None:
         try:
-            after = read(self.older_than)
+            object.__setattr__(self, "place", TableName.of(self.name))
         except ValueError as fault:
-            raise ConfigurationError(f"table {shown(self.name)}: older_than {fault}") from None
-        for what, names in (
-            ("name", (self.name, *(child.name for child in self.children))),
-            ("columns", (self.age, *self.key, *filter(None, [self.born]), *(child.column for child in self.children))),
-        ):
-            for each in names:
-                if not _is_name(each):
-                    raise ConfigurationError(f"table {shown(self.name)}: {shown(each)} is none of its {what}")
+            raise ConfigurationError(f"table {fault}") from None
+        try:
+            object.__setattr__(self, "after", read(self.older_than))
+            for child in self.children:
+                TableName.of(child.name)
+        except ValueError as fault:
+            raise ConfigurationError(f"table {self.name!r}: {fault}") from None
+        for wrong in self._wrong():
+            raise ConfigurationError(f"table {self.name!r}: {wrong}")
+
+    def _wrong(self) -> Iterator[str]:
+        if not isinstance(self.key, tuple):
+            yield f"key is {shown(self.key)}; write the names of its columns as a tuple, like key=('id',)"
+        born = [] if self.born is None else [self.born]
+        of_children = (name for child in self.children for name in (child.column, child.age))
+        for name in (self.age, *self.key, *born, *of_children):
+            if not _is_name(name):
+                yield f"{shown(name)} is no name of a column"
         if self.to not in get_args(Destination):
-            raise ConfigurationError(f"table {self.name!r}: to is {shown(self.to)}; write nowhere or archive")
-        if not 1 <= self.batch <= _MOST_A_BATCH or not self.rate > 0:
-            raise ConfigurationError(
-                f"table {self.name!r}: batch is {shown(self.batch)} and rate {shown(self.rate)}; "
-                f"give 1 to {_MOST_A_BATCH:,} rows a batch, and a rate above zero"
-            )
+            yield f"to is {shown(self.to)}; write nowhere or archive"
+        if not _is_name(self.where):
+            yield f"where is {shown(self.where)}; write a condition in SQL, or leave it out"
+        if type(self.batch) is not int or not 1 <= self.batch <= _MOST_A_BATCH:
+            yield f"batch is {shown(self.batch)}; give 1 to {_MOST_A_BATCH:,} rows"
+        if not _is_positive(self.rate):
+            yield f"rate is {shown(self.rate)}; give a number of rows a second above zero"
         if self.children and len(self.key) > 1:
-            raise ConfigurationError(f"table {self.name!r}: children refer to one column, and its key has several")
-        object.__setattr__(self, "after", after)
+            yield "children refer to one column, and its key has several"
 
 
 def _is_name(name: object) -> bool:
     return isinstance(name, str) and bool(name.strip()) and "\0" not in name
+
+
+def _is_positive(rate: object) -> bool:
+    return isinstance(rate, int | float) and not isinstance(rate, bool) and isfinite(rate) and rate > 0

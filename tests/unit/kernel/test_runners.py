@@ -56,7 +56,7 @@ def test_an_unknown_name_is_left_out_and_told_with_the_known_ones() -> None:
     assert unknown(Settings.model_construct(relay_runners="publsh,publish"), RUNNERS) == [
         (
             "RELAY_RUNNERS names 'publsh', which is no runner of this release and is left out; "
-            "did you mean publish? known: publish, jobs"
+            f"did you mean publish? known: {', '.join(RUNNERS)}"
         )
     ]
 

@@ -29,8 +29,8 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A working directory with modules, as a user has it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    (tmp_path / "the_shop.py").write_text(SHOP)
-    (tmp_path / "the_wrong.py").write_text(WRONG)
+    (tmp_path / "an_upkeep.py").write_text(SHOP)
+    (tmp_path / "a_wrong_upkeep.py").write_text(WRONG)
     known = set(sys.modules)
     yield
     for name in set(sys.modules) - known:
@@ -39,7 +39,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_jobs_are_found_in_the_working_directory() -> None:
     """By the module and the name in it; where nothing is named there are none."""
-    assert [job.name for job in load_jobs("the_shop:jobs")] == ["ingest"]
+    assert [job.name for job in load_jobs("an_upkeep:jobs")] == ["ingest"]
     assert list(load_jobs("")) == []
 
 
@@ -47,16 +47,16 @@ def test_jobs_are_found_in_the_working_directory() -> None:
     ("app", "sentence"),
     [
         (
-            "the_shop",
-            "RELAY_APP: 'the_shop' names no jobs; write the module and the name in it, like shop.upkeep:jobs",
+            "an_upkeep",
+            "RELAY_APP: 'an_upkeep' names no jobs; write the module and the name in it, like shop.upkeep:jobs",
         ),
         ("no_module:jobs", "RELAY_APP: 'no_module:jobs': there is no module no_module; run the command in the folder"),
         (
-            "the_shop:ingest",
-            "RELAY_APP: 'the_shop:ingest': the module has a function of that name, no Jobs; it has the_shop:jobs",
+            "an_upkeep:ingest",
+            "RELAY_APP: 'an_upkeep:ingest': the module has a function of that name, no Jobs; it has an_upkeep:jobs",
         ),
-        ("the_shop:both", "RELAY_APP: 'the_shop:both': the module has a list of that name, no Jobs"),
-        ("the_wrong:jobs", "RELAY_APP: 'the_wrong:jobs': job 'ingest' is no `async def`; write one, "),
+        ("an_upkeep:both", "RELAY_APP: 'an_upkeep:both': the module has a list of that name, no Jobs"),
+        ("a_wrong_upkeep:jobs", "RELAY_APP: 'a_wrong_upkeep:jobs': job 'ingest' is no `async def`; write one, "),
     ],
 )
 def test_a_name_that_leads_to_no_jobs_is_told_with_the_reason(app: str, sentence: str) -> None:
@@ -69,5 +69,5 @@ def test_a_name_that_leads_to_no_jobs_is_told_with_the_reason(app: str, sentence
 
 def test_a_job_that_is_refused_is_told_with_the_line_that_has_it() -> None:
     """The user's own, and not that of the code that refused it."""
-    with pytest.raises(ConfigurationError, match=r"\(raised at the_wrong:4\)$"):
-        load_jobs("the_wrong:jobs")
+    with pytest.raises(ConfigurationError, match=r"\(raised at a_wrong_upkeep:4\)$"):
+        load_jobs("a_wrong_upkeep:jobs")

@@ -1,0 +1,60 @@
+"""What Postgres refuses while rows are moved, in words that say what to do."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from psycopg import errors as pg
+
+from relay.errors import ConfigurationError, MoveError, SchemaError
+from relay.upkeep.shelf import SCHEMA
+from relay.upkeep.table import Table
+
+# Somebody else was in the way for a moment, or it took too long: the page was left as it was.
+PASSING: Final = (pg.LockNotAvailable, pg.DeadlockDetected, pg.SerializationFailure, pg.QueryCanceled)
+SCHEDULE: Final = "relay_schedule"
+
+
+def lacks_month(error: pg.CheckViolation) -> bool:
+    """Whether a row is of a month that there is no partition for."""
+    return error.diag.schema_name == SCHEMA and error.diag.constraint_name is None
+
+
+@contextmanager
+def in_words(table: Table, schema: str) -> Iterator[None]:
+    """Raises ConfigurationError, SchemaError and MoveError in place of what they are about."""
+    try:
+        yield
+    except (pg.ForeignKeyViolation, pg.RestrictViolation) as error:
+        diag = error.diag
+        raise MoveError(
+            f"a row of {table.place} is still referred to by {diag.schema_name}.{diag.table_name} (constraint "
+            f"{diag.constraint_name}); name that table in children=, or leave such rows out by where=. Its page was "
+            "left as it is"
+        ) from error
+    except pg.UniqueViolation as error:
+        if error.diag.schema_name != SCHEMA:
+            raise
+        raise MoveError(
+            f"{SCHEMA}.{error.diag.table_name} has a row already of the key that one of {table.place} has; remove the "
+            "one that is wrong. The page was left as it is"
+        ) from error
+    except pg.CheckViolation as error:
+        if not lacks_month(error):
+            raise
+        raise MoveError(
+            f"a row that goes with one of {table.place} has no month in {SCHEMA}.{error.diag.table_name}: it is from "
+            "before the year 1, or its partitions were taken away again and again. The page was left as it is"
+        ) from error
+    except pg.InsufficientPrivilege as error:
+        raise ConfigurationError(
+            f"rows of {table.place} may not be moved: {error.diag.message_primary}; docs/retention.md says which "
+            "rights that takes"
+        ) from error
+    except pg.UndefinedTable as error:
+        if SCHEDULE not in (error.diag.message_primary or ""):
+            raise
+        raise SchemaError(
+            f"schema {schema!r} has no table {SCHEDULE}, where a mover notes how far it is; run: python -m relay "
+            "migrate, or python -m consumers migrate"
+        ) from error

@@ -1,0 +1,3 @@
+-- What somebody wrote as a condition is one, before a page of rows depends on it.
+select from {table} where ({where}
+) limit 0

@@ -1,0 +1,15 @@
+-- A name leads to one table, exactly as it is written.
+select relation.oid::bigint as oid,
+       relation.oid::regclass::text as origin,
+       relation.relkind::text as kind,
+       relation.relkind = 'r' and exists (select from pg_inherits where inhparent = relation.oid) as has_heirs,
+       array_remove(array[
+           case when not has_schema_privilege(relation.relnamespace, 'usage') then 'usage on schema' end,
+           case when not has_table_privilege(relation.oid, 'select') then 'select' end,
+           case when not has_table_privilege(relation.oid, 'delete') then 'delete' end,
+           case when %(held)s and not has_any_column_privilege(relation.oid, 'update') then 'update' end
+       ], null) as missing
+  from pg_class as relation
+  join pg_namespace as space on space.oid = relation.relnamespace
+ where space.nspname = %(schema)s and relation.relname = %(name)s
+   and relation.relkind not in ('i', 'I', 'S', 't', 'c')

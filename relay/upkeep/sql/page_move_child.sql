@@ -1,0 +1,3 @@
+, {name} as (
+    delete from {child} using mover_gone where {child}.{column} = mover_gone.{key} returning {columns}
+)

@@ -1,0 +1,3 @@
+, {name} as (
+    insert into {shelf} ({columns}) select {columns} from {gone}
+)

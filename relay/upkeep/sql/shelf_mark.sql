@@ -1,0 +1,2 @@
+-- Two tables of one name, in two schemas, are not mixed up.
+comment on table {shelf} is {origin}

@@ -1,0 +1,107 @@
+"""A page of a mover reads its own rows, in a table of a million and whatever Postgres believes of it."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from relay.dev.stack import Stack
+from relay.postgres.connect import connect_async
+from relay.testing.databases import fresh_database
+from relay.upkeep.catalog import Catalog
+from relay.upkeep.page import Page
+from relay.upkeep.shelf import Shelf
+from relay.upkeep.table import Child, Table
+from relay.upkeep.transactions import Transactions, statement
+from tests.support.plans import tables
+
+ROWS, PAGE = 1_000_000, 500
+# Half of them are over; each tenth has a child. There is an index of the age, which would be read to its end.
+FILL = f"""
+    create table things (id bigint primary key, at timestamptz not null, state text not null, note text not null);
+    insert into things
+    select n, '2024-02-01'::timestamptz + n * interval '1 second', (array['failed', 'done'])[2 - n % 2], 'note'
+      from generate_series(1, {ROWS}) as n;
+    create index on things (at);
+    create table bits (id bigint primary key, thing bigint references things, at timestamptz not null);
+    insert into bits select id, id, at from things where id % 10 = 0;
+    create index on bits (thing);
+"""  # noqa: S608 -- a test's own words
+TABLE = Table(
+    name="things",
+    age="at",
+    older_than="30d",
+    where="state = 'done'",
+    batch=PAGE,
+    children=(Child("bits", "thing", "at"),),
+)
+
+
+async def made_page(url: str) -> Page:
+    """The statements of the table, and where its rows go."""
+    connection = await connect_async(url)
+    try:
+        say = Transactions(connection, "catalog_enter")
+        described = await Catalog(say).described(TABLE)
+        shelves = [Shelf(relation, described.role) for relation in described.relations]
+        for shelf in shelves:
+            await shelf.prepare(say)
+            await shelf.reach(say, ["2024-02-01"])
+        return Page(described, shelves)
+    finally:
+        await connection.close()
+
+
+@pytest.fixture(scope="module")
+def filled(stack: Stack, template: str) -> Iterator[tuple[str, Page]]:
+    """The table, for tests that commit nothing; nobody has looked at it since it was filled."""
+    with fresh_database(stack.database_url, template) as url:
+        with psycopg.connect(url) as connection:
+            connection.execute(FILL.encode())
+        yield url, asyncio.run(made_page(url))
+
+
+@pytest.fixture(params=[False, True], ids=["never analysed", "analysed"])
+def connection(filled: tuple[str, Page], request: pytest.FixtureRequest) -> Iterator[psycopg.Connection[Any]]:
+    """A session of the mover, rolled back."""
+    with psycopg.connect(filled[0]) as connection:
+        if request.param:
+            connection.execute("analyze things, bits")
+        connection.execute(statement("mover_enter"))
+        yield connection
+        connection.rollback()
+
+
+def visited(connection: psycopg.Connection[Any], text: sql.Composable) -> dict[str, int]:
+    """How many rows of each index a statement looked at."""
+    asked = sql.SQL("explain (analyze, format json, timing off) {}").format(text)
+    row = connection.execute(asked).fetchone()
+    assert row is not None
+    found: dict[str, int] = {}
+    for scan in tables(row[0][0]["Plan"]):
+        rows = (scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0)) * scan["Actual Loops"]
+        index = scan.get("Index Name", scan["Node Type"])
+        found[index] = found.get(index, 0) + round(rows)
+    return {index: rows for index, rows in found.items() if rows}
+
+
+@pytest.mark.parametrize("after", [None, ["500000"]])
+def test_a_page_is_looked_at_by_its_key(
+    filled: tuple[str, Page], connection: psycopg.Connection[Any], after: list[str] | None
+) -> None:
+    """With its children, by theirs."""
+    assert visited(connection, filled[1].look(after, PAGE)) == {"things_pkey": PAGE, "bits_thing_idx": PAGE // 10}
+
+
+@pytest.mark.parametrize("after", [None, ["500000"]])
+def test_a_page_is_moved_by_its_key(
+    filled: tuple[str, Page], connection: psycopg.Connection[Any], after: list[str] | None
+) -> None:
+    """Once to find what is over, once to hold it and once to remove it."""
+    last = [str(int((after or ["0"])[0]) + PAGE)]
+    found = visited(connection, filled[1].move(after, last, PAGE))
+    assert found == {"things_pkey": PAGE + 2 * PAGE // 2, "bits_thing_idx": PAGE // 10}
+    assert connection.execute("select count(*) from archive.things").fetchone() == (PAGE // 2,)

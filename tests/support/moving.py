@@ -1,0 +1,59 @@
+"""Tables with old rows in them, and movers in the test's hand."""
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from relay.kernel.clock import SystemClock
+from relay.kernel.runner import Budget
+from relay.postgres.connect import connect_async
+from relay.upkeep.mover import Moved, Mover
+from relay.upkeep.table import Table
+
+
+@dataclass
+class Hurried(SystemClock):
+    """A clock that rests for nobody, and notes for how long it should have."""
+
+    rests: list[float] = field(default_factory=list)
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> bool:
+        """Give others a turn."""
+        self.rests.append(seconds)
+        await asyncio.sleep(0)
+        return event.is_set()
+
+
+async def move(
+    database: str, table: Table, *, until: Callable[[], bool] = lambda: False, clock: SystemClock | None = None
+) -> Moved:
+    """One run, which ends between two pages when `until` says so."""
+
+    def now() -> float:
+        return math.inf if until() else time.monotonic()
+
+    mover = Mover(table, lambda: connect_async(database), "public", clock=clock or Hurried())
+    return await mover.run(Budget(time.monotonic() + 60, now, asyncio.Event()))
+
+
+def do(database: str, *statements: str) -> None:
+    """Run SQL."""
+    with psycopg.connect(database, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def asked(database: str, query: str) -> list[Any]:
+    """What a query answers, as one value a row."""
+    with psycopg.connect(database) as connection:
+        return [row[0] for row in connection.execute(query.encode())]
+
+
+def where_they_are(database: str, *tables: str) -> dict[str, list[str]]:
+    """The rows of each table, as texts, sorted."""
+    return {table: asked(database, f"select t::text from {table} as t order by 1") for table in tables}  # noqa: S608 -- a test's own words
