@@ -62,6 +62,9 @@ class Company:
         Raises what the first one died of, when all have ended. When cancelled, they end as soon as they can.
         """
         members = [asyncio.create_task(self._member(consumer, stopping)) for consumer in self._consumers]
+        if not members:
+            await stopping.wait()
+            return ()
         try:
             await asyncio.wait(members)
         except asyncio.CancelledError:

@@ -42,7 +42,8 @@ from relay.kernel.line_redaction import Redact
 from relay.kernel.line_writer import LineWriter, error_fields
 from relay.kernel.observe import LoopDied, ShutdownBegan, ShutdownEnded
 from relay.kernel.repeats import EVERY_SECONDS, Summary
-from relay.upkeep.events import JobEvent
+from relay.upkeep import pass_lines
+from relay.upkeep.events import JobEvent, is_of_job
 from relay.upkeep.lines import JobLines
 
 Delivery = HandlerOverdue | CompletionUnwritten | ResultUnkept | OutcomeIgnored | PipelineFault
@@ -85,6 +86,7 @@ class LogLines:
         self._repeats = self._lines.repeats
         self._inbox = InboxLines(self._lines)
         self._jobs = JobLines(self._lines)
+        self._passes = pass_lines.PassLines(self._lines)
         self._subscriptions: dict[str, str] = {}
         self._with_inbox: set[str] = set()
         self._without_broker: set[str] = set()
@@ -95,6 +97,8 @@ class LogLines:
         self._lines.recovered(self._repeats.due(end=isinstance(event, ConsumerStopped | ShutdownEnded)))
         if isinstance(event, JobEvent):
             self._jobs.tell(event)
+        elif isinstance(event, pass_lines.PassEvent) and is_of_job(event.runner):
+            self._passes.tell(event)
         elif isinstance(event, Told):
             self._tell(event)
 
@@ -390,6 +394,8 @@ def _named(kind: str, subject: str) -> dict[str, Any]:
             return send_lines.named(subject)
         case inbox_lines.AWAY:
             return inbox_lines.named(subject)
+        case pass_lines.PASS:
+            return pass_lines.named(subject)
         case _:
             return {"consumer": subject}
 

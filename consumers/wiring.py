@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from consumers import app_jobs
 from consumers.backstage import Backstage, missing, redaction, refusals
 from consumers.company import Company
 from consumers.errors import ConfigurationError
@@ -15,6 +16,7 @@ from consumers.logs import LogLines
 from consumers.settings import Settings, load
 from relay import errors as relay_errors
 from relay.kernel.clock import Clock, SystemClock
+from relay.kernel.loop import Loop
 from relay.kernel.observe import LoopDied, Observe, ShutdownBegan, ShutdownEnded, to_all
 from relay.kernel.shutdown import Shutdown
 
@@ -57,10 +59,12 @@ async def run_all(
 ) -> tuple[str, ...]:
     """Run consumers side by side until shutdown, over one store, and name the handlers that had to be abandoned.
 
-    One that cannot start, or dies, ends all of them in order; what it died of is raised then.
+    One that cannot start, or dies, ends all of them in order; what it died of is raised then. The jobs of RELAY_APP run
+    beside them, or alone; those that had to be abandoned are named, too.
     """
-    async with backstage(consumers, settings, outlived=False) as supplies:
+    async with backstage(consumers, settings, outlived=False, more=app_jobs.faults(settings)) as supplies:
         clock, soft_timeout = SystemClock(), settings.consumers_shutdown_ms.total_seconds()
+        jobs = app_jobs.loops(settings, clock, observe)
         company = Company(
             consumers,
             supplies,
@@ -70,22 +74,33 @@ async def run_all(
             stats_seconds=settings.consumers_stats_ms.total_seconds(),
             end=shutdown.request,
         )
-        return await supervise(company, shutdown, clock, soft_timeout, observe)
+        return await supervise(company, shutdown, clock, soft_timeout, observe, jobs=jobs)
 
 
-async def supervise(
-    company: Company, shutdown: Shutdown, clock: Clock, soft_timeout: float, observe: Observe
+async def supervise(  # noqa: PLR0913 -- most have no jobs
+    company: Company,
+    shutdown: Shutdown,
+    clock: Clock,
+    soft_timeout: float,
+    observe: Observe,
+    *,
+    jobs: Sequence[Loop] = (),
 ) -> tuple[str, ...]:
     """Have them work until shutdown, and tell of it; a start that a wrong configuration ends has its sentence."""
     beginning = asyncio.create_task(_tell_of_the_end(company, shutdown, clock, soft_timeout, observe))
+    beside = asyncio.create_task(app_jobs.run(jobs, shutdown, clock, soft_timeout, observe))
     abandoned: tuple[str, ...] = ()
     try:
         abandoned = await company.work(shutdown.stopping)
     finally:
         shutdown.request("cancelled")
         began = await beginning
+        # Their end is as bounded as that of the consumers, and has begun with it.
+        await asyncio.wait({beside})
+        abandoned += () if beside.cancelled() or beside.exception() else beside.result()
         if not company.misconfigured:
             observe(ShutdownEnded(abandoned, clock.monotonic() - began))
+    beside.result()
     return abandoned
 
 
@@ -99,9 +114,15 @@ async def _tell_of_the_end(
 
 
 @asynccontextmanager
-async def backstage(consumers: "Sequence[Consumer]", settings: Settings, *, outlived: bool) -> AsyncIterator[Backstage]:
-    """What they share, while the block runs. Raises ConfigurationError for all that is wrong before it begins."""
-    if faults := [*refusals(settings), *missing(settings, consumers), *_namesakes(consumers)]:
+async def backstage(
+    consumers: "Sequence[Consumer]", settings: Settings, *, outlived: bool, more: Sequence[str] = ()
+) -> AsyncIterator[Backstage]:
+    """What they share, while the block runs. Raises ConfigurationError for all that is wrong before it begins.
+
+    `more` is what else is.
+    """
+    lacking = missing(settings, consumers) if consumers else []
+    if faults := [*refusals(settings), *lacking, *_namesakes(consumers), *more]:
         raise ConfigurationError("\n".join(faults))
     try:
         supplies = Backstage(settings, outlived=outlived)

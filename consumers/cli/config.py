@@ -3,6 +3,7 @@
 import argparse
 from urllib.parse import urlsplit
 
+from consumers import app_jobs
 from consumers.backstage import missing, refusals
 from consumers.errors import ConfigurationError
 from consumers.settings import Settings, load
@@ -41,7 +42,7 @@ def _config(options: argparse.Namespace) -> int:
     except ConfigurationError as error:
         faults = str(error).splitlines()
     else:
-        faults = refusals(settings)
+        faults = [*refusals(settings), *app_jobs.faults(settings)]
         warnings += missing(settings, ())
         if not settings.redis_url.get_secret_value():
             warnings.append(Settings.MISSING["redis_url"])

@@ -9,6 +9,7 @@ from consumers.app import Consumer
 from consumers.backstage import redaction
 from consumers.cli.loading import load_consumers
 from consumers.cli.parts import loaded_settings
+from consumers.errors import ConfigurationError
 from consumers.logs import LogLines
 from consumers.settings import Settings
 from consumers.wiring import run_all
@@ -22,7 +23,9 @@ _DESCRIPTION = """\
 Receives and handles until SIGTERM or SIGINT, in the foreground; a second signal
 ends it at once. Several consumers share the process, and end together. Modules
 are looked for in the working directory first. Logs to stderr: consumer_started
-once a consumer has reached what it needs, consumer_stats every minute."""
+once a consumer has reached what it needs, consumer_stats every minute.
+The jobs of RELAY_APP run beside the consumers, or alone where none are named;
+their slots and history are in INBOX_SCHEMA, so that DATABASE_URL is needed."""
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -37,13 +40,17 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
   python -m consumers run billing.events:consumer shipping.events:consumers""",
     )
     command.add_argument(
-        "targets", nargs="+", metavar="module:name", help="a Consumer, or a list of them, and the module that has it"
+        "targets", nargs="*", metavar="module:name", help="a Consumer, or a list of them, and the module that has it"
     )
     command.set_defaults(command=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
     settings = loaded_settings()
+    if not (options.targets or settings.relay_app):
+        raise ConfigurationError(
+            "there is nothing to run: name consumers, like shop.billing:consumer, or jobs in RELAY_APP=module:name"
+        )
     return asyncio.run(_work(load_consumers(options.targets), settings))
 
 

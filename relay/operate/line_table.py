@@ -6,6 +6,7 @@ from relay.kernel.log_line import Line, markdown
 from relay.operate.events import SchemaDiffers, Started
 from relay.operate.stats import RelayStats
 from relay.upkeep import lines as job_lines
+from relay.upkeep import pass_lines
 
 _ROW = ("event_id", "event_type", "aggregate_type", "aggregate_id", "created_at", "batch_size", "attempt_count")
 _FAILURE = ("topic", "code", "error", "consequence")
@@ -117,38 +118,7 @@ LINES = (
         "a topic that took nothing has no rows left: others published them, or they were discarded",
         ("topic", "probes", "seconds", "consequence"),
     ),
-    Line(
-        "pass",
-        ("debug",),
-        "a pass that found something came to its end",
-        ("runner", "processed", "updated", "skipped", "errors", "next", "seconds"),
-    ),
-    Line(
-        "pass_failed",
-        ("error",),
-        "a pass raised, as when the database is away",
-        ("runner", "code", "error", "raised_at", "seconds", "consequence"),
-    ),
-    Line(
-        "pass_failing",
-        ("error",),
-        "passes go on failing; at most once a minute",
-        ("runner", "code", "error", "raised_at", "consequence", *_OVER),
-    ),
-    Line("pass_recovered", ("info",), "a pass came to its end again", ("runner", *_OVER)),
-    Line("pass_skipped", ("warning",), "the runner was still busy with the pass before", ("runner", "error")),
-    Line(
-        "loop_died",
-        ("error",),
-        "a runner's loop ended by an error, and with it the process",
-        ("runner", "code", "error", "raised_at", "consequence"),
-    ),
-    Line(
-        "close_failed",
-        ("error",),
-        "a runner did not let go of its connections",
-        ("runner", "code", "error", "consequence"),
-    ),
+    *pass_lines.LINES,
     *job_lines.LINES,
     Line("shutdown", ("info",), "the process was asked to stop", ("reason", "soft_timeout")),
     Line(

@@ -7,7 +7,7 @@ from typing import Any, assert_never
 
 from structlog.typing import FilteringBoundLogger
 
-from relay.kernel.failure import code, origin
+from relay.kernel.failure import code
 from relay.kernel.line_redaction import Redact
 from relay.kernel.line_writer import LineWriter, error_fields
 from relay.kernel.log_output import adopt_libraries, logger
@@ -38,6 +38,7 @@ from relay.publisher.events import (
     TopicOpened,
     TopicProbed,
 )
+from relay.upkeep import pass_lines
 from relay.upkeep.events import JobEvent
 from relay.upkeep.lines import JobLines
 
@@ -65,6 +66,7 @@ class LogLines:
         self._lines = LineWriter(log, redact, monotonic, _named)
         self._repeats = self._lines.repeats
         self._jobs = JobLines(self._lines)
+        self._passes = pass_lines.PassLines(self._lines)
 
     def __call__(self, event: object) -> None:  # noqa: C901, PLR0912 -- one case for each event
         """Write the event's line, if it has one."""
@@ -118,30 +120,8 @@ class LogLines:
 
     def _kernel(self, event: object) -> None:
         match event:
-            case PassFinished():
-                self._pass_finished(event)
-            case PassFailed():
-                self._pass_failed(event)
-            case PassSkipped():
-                error = "the pass before is still under way"
-                self._lines.write("warning", "pass_skipped", runner=event.runner, error=error)
-            case LoopDied():
-                self._lines.write(
-                    "error",
-                    "loop_died",
-                    runner=event.runner,
-                    **error_fields(event.error),
-                    raised_at=origin(event.error),
-                    consequence="the process stops",
-                )
-            case CloseFailed():
-                self._lines.write(
-                    "error",
-                    "close_failed",
-                    runner=event.runner,
-                    **error_fields(event.error),
-                    consequence="the end of the process drops its connections; its work had ended before",
-                )
+            case PassFinished() | PassFailed() | PassSkipped() | LoopDied() | CloseFailed():
+                self._passes.tell(event)
             case ShutdownBegan():
                 self._lines.write("info", "shutdown", reason=event.reason, soft_timeout=event.soft_timeout)
             case ShutdownEnded():
@@ -239,37 +219,9 @@ class LogLines:
             consequence="it has no rows left to be tried with; whether it takes messages is not known",
         )
 
-    def _pass_finished(self, event: PassFinished) -> None:
-        self._lines.worked("pass", event.runner)
-        report = event.report
-        if report.processed or report.errors or report.skipped:
-            self._lines.write(
-                "debug",
-                "pass",
-                runner=event.runner,
-                processed=report.processed,
-                updated=report.updated,
-                skipped=report.skipped,
-                errors=report.errors,
-                next=report.next.value,
-                seconds=round(event.seconds, 3),
-            )
-
-    def _pass_failed(self, event: PassFailed) -> None:
-        advice = self._repeats.failed("pass", event.runner, code(event.error))
-        self._lines.failed(
-            "pass",
-            advice,
-            runner=event.runner,
-            **error_fields(event.error),
-            raised_at=origin(event.error),
-            consequence="what the pass had begun is rolled back, and stays pending",
-            **({} if isinstance(advice, Summary) else {"seconds": round(event.seconds, 3)}),
-        )
-
 
 def _named(kind: str, subject: str) -> dict[str, Any]:
-    return {"runner" if kind == "pass" else "topic": subject}
+    return pass_lines.named(subject) if kind == pass_lines.PASS else {"topic": subject}
 
 
 def _remedy(topic: str, reason: str) -> str:

@@ -4,6 +4,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from typing import Final
+
+_RUNNER: Final = "job:"
+
+
+def runner_of(job: str) -> str:
+    """How logs and reports call the runner of a job."""
+    return f"{_RUNNER}{job}"
+
+
+def is_of_job(runner: str) -> bool:
+    """Whether a runner of this name is that of a job."""
+    return runner.startswith(_RUNNER)
 
 
 class Status(Enum):

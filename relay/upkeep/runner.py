@@ -12,7 +12,7 @@ import psycopg
 from relay.errors import ConfigurationError, SchemaError
 from relay.kernel.clock import Clock
 from relay.kernel.runner import Budget, Pace, Report
-from relay.upkeep.events import RunBegan, RunDeaf, RunEnded, RunSkipped, Status
+from relay.upkeep.events import RunBegan, RunDeaf, RunEnded, RunSkipped, Status, runner_of
 from relay.upkeep.execution import Ending, Execution
 from relay.upkeep.history import History
 from relay.upkeep.holding import Holding
@@ -47,7 +47,7 @@ class JobRunner:
     """Runs one job, each slot once over all processes; as the loop's rest it sleeps until the next one."""
 
     def __init__(self, job: Job, slots: Slots, shared: Shared) -> None:
-        self.name = f"job:{job.name}"
+        self.name = runner_of(job.name)
         self.pace = shared.pace
         self.seconds = job.timeout + SETUP_SECONDS
         """How long a pass may take, whatever others may."""

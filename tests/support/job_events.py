@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from relay.errors import ApiError
+from relay.kernel.observe import CloseFailed, LoopDied, PassFailed, PassFinished, PassSkipped
+from relay.kernel.runner import Report
 from relay.upkeep.events import JobEvent, RunBegan, RunDeaf, RunEnded, RunFault, RunSkipped, RunUnrecorded, Status
 
 SLOT: Final = datetime(2026, 3, 1, 3, 17, tzinfo=UTC)
@@ -23,4 +25,14 @@ EVENTS: Final[list[JobEvent]] = [
     RunDeaf("ingest", WORKER, Status.TIMED_OUT),
     RunSkipped("ingest", SLOT, WORKER),
     RunUnrecorded("ingest", WORKER, REFUSED),
+]
+
+# What becomes of their loops: failures that are over, and one that goes on.
+PASSES: Final[list[object]] = [
+    PassFailed("job:ingest", REFUSED, 0.1),
+    PassFinished("job:ingest", Report(processed=1), 0.1),
+    *(PassFailed("job:digest", REFUSED, 0.1) for _ in range(200)),
+    PassSkipped("job:ingest"),
+    LoopDied("job:ingest", REFUSED),
+    CloseFailed("job:ingest", REFUSED),
 ]
