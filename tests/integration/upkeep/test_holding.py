@@ -87,7 +87,11 @@ async def test_a_lock_whose_server_is_not_heard_any_more_is_lost(
     with postgres_proxy(database) as (proxy, url):
         # The session first, and then the lock's.
         ways = iter((database, url))
-        async with Replica(database, job_of(held), connect=lambda: connecting(next(ways))()) as replica:
+
+        async def connect() -> psycopg.AsyncConnection[Any]:
+            return await connect_async(next(ways))
+
+        async with Replica(database, job_of(held), connect=connect) as replica:
             running = asyncio.create_task(replica.run_once())
             await held.began.wait()
             proxy.freeze()
