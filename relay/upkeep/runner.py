@@ -116,13 +116,14 @@ class JobRunner:
             )
             ending = await execution.run(min(self._job.timeout, budget.deadline - began))
             ended = _ended(run, ending, budget.monotonic() - began)
-            await history.end(found, ended, hurry=execution.interrupted)
+            written = await history.end(found, ended, hurry=execution.interrupted)
             observe(ended)
         finally:
             await holding.release()
         if execution.interrupted:
             raise asyncio.CancelledError
-        await history.prune(run)
+        if written:
+            await history.prune(run)
         return Report(processed=1, errors=ended.errors)
 
     def _unfit(self, error: psycopg.Error) -> ConfigurationError:
