@@ -4,6 +4,7 @@ from dataclasses import fields
 
 from consumers.events import ConsumerStarted, ConsumerStats, TicketsAsked
 from relay.kernel.log_line import Line, markdown
+from relay.upkeep import lines as job_lines
 
 _EVENT = ("consumer", "event_id", "event_type", "aggregate_type", "aggregate_id", "created_at")
 _SETTLED = (
@@ -280,6 +281,7 @@ LINES = (
         ("consumer", "event_type", "tickets", *_ERROR, "raised_at", "again_in_seconds", *_ADVICE, *_OVER),
     ),
     Line("confirm_recovered", ("info",), "it answers again", ("consumer", "event_type", *_OVER)),
+    *job_lines.LINES,
     Line("throttled", ("info",), "a handler called `ctx.throttle_all`", ("consumer", "event_type", "seconds")),
     Line(
         "consumer_stats",

@@ -42,6 +42,8 @@ from relay.kernel.line_redaction import Redact
 from relay.kernel.line_writer import LineWriter, error_fields
 from relay.kernel.observe import LoopDied, ShutdownBegan, ShutdownEnded
 from relay.kernel.repeats import EVERY_SECONDS, Summary
+from relay.upkeep.events import JobEvent
+from relay.upkeep.lines import JobLines
 
 Delivery = HandlerOverdue | CompletionUnwritten | ResultUnkept | OutcomeIgnored | PipelineFault
 Outage = StoreAway | StoreBack | SourceAway | SourceBack | SettleFailed | DeadLetterFailed
@@ -82,6 +84,7 @@ class LogLines:
         self._lines = LineWriter(log, redact, monotonic, _named)
         self._repeats = self._lines.repeats
         self._inbox = InboxLines(self._lines)
+        self._jobs = JobLines(self._lines)
         self._subscriptions: dict[str, str] = {}
         self._with_inbox: set[str] = set()
         self._without_broker: set[str] = set()
@@ -90,7 +93,9 @@ class LogLines:
     def __call__(self, event: object) -> None:
         """Write the event's line, if it is one of ours and has one."""
         self._lines.recovered(self._repeats.due(end=isinstance(event, ConsumerStopped | ShutdownEnded)))
-        if isinstance(event, Told):
+        if isinstance(event, JobEvent):
+            self._jobs.tell(event)
+        elif isinstance(event, Told):
             self._tell(event)
 
     def _tell(self, event: Told) -> None:

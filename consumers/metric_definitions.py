@@ -3,6 +3,7 @@
 from types import MappingProxyType
 
 from relay.kernel.metric import Definition, Kind
+from relay.upkeep import metrics as jobs
 
 _COUNTER, _GAUGE, _HISTOGRAM = Kind.COUNTER, Kind.GAUGE, Kind.HISTOGRAM
 _HANDLER_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -170,5 +171,6 @@ DEFINITIONS = MappingProxyType(
         ),
         "consumers_queue_sent": Definition(_GAUGE, "Deliveries that wait to be confirmed.", ("consumer",)),
         "consumers_queue_failed": Definition(_GAUGE, "Deliveries that have failed for good.", ("consumer",)),
+        **jobs.DEFINITIONS,
     }
 )

@@ -8,6 +8,7 @@ Needs prometheus-client (the extra `metrics`), which loads a web server: nothing
     metrics.registry        or what you mount: prometheus_client.make_asgi_app(metrics.registry)
 """
 
+import time
 from collections import defaultdict
 
 from consumers.backlog import InboxStats
@@ -55,6 +56,7 @@ from consumers.sources.source import Origin
 from relay.kernel.failure import code
 from relay.kernel.metric import MOST_VALUES, Bounded, markdown
 from relay.kernel.metric_set import CONTENT_TYPE, MetricSet
+from relay.upkeep.metrics import JobMetrics
 
 __all__ = ["CONTENT_TYPE", "DEFINITIONS", "MOST_VALUES", "Metrics", "table"]
 
@@ -85,6 +87,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._set = MetricSet(DEFINITIONS)
+        self._jobs = JobMetrics(self._set, time.time)
         self._types: defaultdict[str, Bounded] = defaultdict(Bounded)
         self._codes: defaultdict[str, Bounded] = defaultdict(Bounded)
         self._stages: defaultdict[str, Bounded] = defaultdict(Bounded)
@@ -121,6 +124,7 @@ class Metrics:
         self._upkeep(event)
         self._work(event)
         self._sends(event)
+        self._jobs(event)
 
     def _settled(self, event: DeliverySettled) -> None:
         consumer, event_type = event.consumer, self._type(event.consumer, event.subject.event_type)

@@ -8,6 +8,7 @@ RelayError
 │   └── SchemaError           the database's schema is missing, older or newer than this code
 ├── MigrationError            the schema could not be changed now; nothing was
 ├── BrokerError               the broker did not accept a request
+├── ApiError                  the internal API did not do what a job asked of it
 ├── MessageError              this row cannot become a message, now or ever
 ├── InvariantError            the database contradicts what this code relies on; its transaction is rolled back
 ├── NoFurtherSessionError     the database has taken one session, and takes no further one
@@ -55,6 +56,15 @@ class MigrationError(RelayError):
 
 class BrokerError(RelayError):
     """The broker did not accept a request; `code` is its own name for the reason."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+
+
+class ApiError(RelayError):
+    """The internal API did not do what a job asked of it; `code` is HTTP_ with its status, or with what went wrong."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"{code}: {detail}")

@@ -4,10 +4,10 @@ import argparse
 from urllib.parse import urlsplit
 
 from consumers.backstage import missing, refusals
-from consumers.cli.loading import look_here
 from consumers.errors import ConfigurationError
 from consumers.settings import Settings, load
 from relay import setting_lines
+from relay.kernel.loading import look_here
 from relay.setting_lines import MASK
 
 

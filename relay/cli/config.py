@@ -8,7 +8,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from relay import setting_lines
 from relay.cli.refusals import refusals
-from relay.cli.runners import RUNNERS, unknown
+from relay.cli.runners import RUNNERS, publishes, unknown, without_jobs
 from relay.errors import ConfigurationError
 from relay.failed_head import FailedHead
 from relay.setting_lines import MASK
@@ -54,12 +54,13 @@ def _judged() -> tuple[list[str], list[str]]:
     except ConfigurationError as error:
         return str(error).splitlines(), warnings
     warnings += unknown(settings, RUNNERS)
-    for name in ("database_url", "pubsub_project_id"):
+    for name in ("database_url", "pubsub_project_id") if publishes(settings) else ("database_url",):
         try:
             settings.require(name)
         except ConfigurationError as error:
             warnings.append(str(error))
-    return refusals(settings), warnings
+    faults = refusals(settings)
+    return faults, warnings if faults else warnings + without_jobs(settings)
 
 
 def _meaning(given: str) -> str:

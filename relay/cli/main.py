@@ -6,7 +6,22 @@ from collections.abc import Sequence
 
 import psycopg
 
-from relay.cli import adopt, audit, config, dev, doctor, emit, failed, forget, grants, migrate, run, status, topics
+from relay.cli import (
+    adopt,
+    audit,
+    config,
+    dev,
+    doctor,
+    emit,
+    failed,
+    forget,
+    grants,
+    migrate,
+    run,
+    runs,
+    status,
+    topics,
+)
 from relay.cli.parts import warned
 from relay.errors import BrokerError, ConfigurationError, RelayError
 from relay.kernel.command import FAILED, MISUSED, complain, not_text, release
@@ -65,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     grants.add_to(commands)
     status.add_to(commands)
     failed.add_to(commands)
+    runs.add_to(commands)
     forget.add_to(commands)
     doctor.add_to(commands)
     topics.add_to(commands)

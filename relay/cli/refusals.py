@@ -2,11 +2,12 @@
 
 from relay.brokers.pubsub_credentials import credentials_of
 from relay.cli.parts import redaction
-from relay.cli.runners import RUNNERS, chosen
+from relay.cli.runners import RUNNERS, SomeJobs, chosen, nothing_to_run
 from relay.errors import ConfigurationError
 from relay.operate.http.address import Address, http_address, resolved
 from relay.postgres.connect import conninfo
 from relay.settings import Settings
+from relay.upkeep.loading import api_of
 
 
 def refusals(settings: Settings) -> list[str]:
@@ -42,7 +43,11 @@ def _credentials(settings: Settings) -> None:
 
 
 def _runners(settings: Settings) -> None:
-    chosen(settings, RUNNERS)
+    kinds = [RUNNERS[name] for name in chosen(settings, RUNNERS)]
+    jobs = [job for kind in kinds if isinstance(kind, SomeJobs) for job in kind.jobs(settings)]
+    if not jobs and all(isinstance(kind, SomeJobs) for kind in kinds):
+        raise ConfigurationError(nothing_to_run(settings))
+    api_of(jobs, settings)
 
 
 def _log(settings: Settings) -> None:

@@ -4,17 +4,17 @@ import argparse
 import asyncio
 import json
 import sys
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
-import psycopg
-
-from relay.cli.parts import listening_opener, loaded, outbox_connector, pubsub_address, redaction, warned
+from relay.cli.announcing import Announced, Version
+from relay.cli.parts import listening_opener, loaded, outbox_connector, redaction, warned
 from relay.cli.refusals import refusals
-from relay.cli.runners import RUNNERS, unknown, workers
+from relay.cli.runners import RUNNERS, publishes, unknown, without_jobs, workers
 from relay.cli.serve import Site
 from relay.errors import ConfigurationError
 from relay.kernel.clock import Clock, SystemClock
-from relay.kernel.command import spare_the_collector
+from relay.kernel.command import FAILED, spare_the_collector
 from relay.kernel.loop import Loop
 from relay.kernel.observe import (
     LoopDied,
@@ -28,40 +28,43 @@ from relay.kernel.observe import (
 from relay.kernel.rest import Rest
 from relay.kernel.shutdown import Shutdown
 from relay.kernel.supervise import CLOSE_SECONDS, supervise
-from relay.kernel.tick import tick
+from relay.kernel.tick import TickReport, tick
 from relay.kernel.worker import Worker, close_all
 from relay.operate import logs
-from relay.operate.events import Reconnected, SchemaDiffers, Started
 from relay.operate.stats import StatsRunner, Tally, short_look
-from relay.outbox import schema
-from relay.outbox.outbox import Connect
 from relay.outbox.sleep import Sleeper
 from relay.publisher.publisher import Publisher
 from relay.setting_base import HARD_END
 from relay.settings import Settings
+from relay.upkeep.runner import JobRunner
 
 HARD_END_SECONDS = HARD_END.total_seconds()
 
 _RUN = """\
-Publishes until SIGTERM or SIGINT, in the foreground; a second signal ends it at
-once. Logs to stderr: `started` once it has reached its outbox, `batch` for each
-batch that was published."""
+Publishes, and runs the jobs of RELAY_APP when they are due, until SIGTERM or
+SIGINT, in the foreground; a second signal ends it at once. RELAY_RUNNERS says
+which of these it does. Logs to stderr: `started` once it has reached its
+outbox, `batch` for each batch that was published, `run_ended` for each run of
+a job."""
 _TICK = """\
-Publishes what is due for up to RELAY_RUNNER_MAX_MS (60 s), prints a JSON report
-and exits. It exits 0 also when the broker took nothing, for the rows wait: look
-at `errors` in the report. It exits 1 when a runner failed, without its database
-for example.
+Publishes what is due for up to RELAY_RUNNER_MAX_MS (60 s), runs each job of
+RELAY_APP that is due, one after the other, prints a JSON report and exits. It
+exits 0 also when the broker took nothing, for the rows wait, and when a job
+failed, which its history has: look at `errors` in the report. It exits 1 when a
+runner failed, without its database for example.
 
 In the report, `processed` counts the rows that were claimed, `updated` those
 that were published, and `errors` those that the broker did not take or never
-will; `next` is "again" where more is due."""
+will; `next` is "again" where more is due. Of a job, `processed` is 1 where it
+ran, `skipped` is 1 where the run before is still at work, and `errors` counts
+what went wrong."""
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add both commands to the command line."""
     lasting = commands.add_parser(
         "run",
-        help="publish until told to stop",
+        help="publish and run jobs until told to stop",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=_RUN,
         epilog="example:\n  python -m relay run",
@@ -69,7 +72,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     lasting.set_defaults(command=lambda _: asyncio.run(_run(_warned(loaded()))))
     once = commands.add_parser(
         "tick",
-        help="publish what is due, print a report, exit",
+        help="publish and run what is due, print a report, exit",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=_TICK,
         epilog="""examples, the second for cron, in the folder of your checkout:
@@ -81,32 +84,47 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 def _warned(settings: Settings) -> Settings:
     """Say once, before anything starts, which runners there are not."""
-    for warning in unknown(settings, RUNNERS):
-        print(f"relay: warning: {warning}", file=sys.stderr)
+    _warn(unknown(settings, RUNNERS))
     return settings
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        print(f"relay: warning: {warning}", file=sys.stderr)
 
 
 async def _run(settings: Settings) -> int:
     if faults := refusals(settings):
         raise ConfigurationError("\n".join(faults))
-    settings.require("database_url", "pubsub_project_id")
-    shutdown, clock, tally = Shutdown(), SystemClock(), Tally()
+    _require(settings)
+    _warn(without_jobs(settings))
+    shutdown, clock, tally = Shutdown(), SystemClock(), Tally(publishing=publishes(settings))
     site = Site(settings, clock)
     observe = _SentencesAreEnough(to_all(_observe(settings), tally, *site.listeners))
     soft_timeout = settings.relay_shutdown_ms.total_seconds()
     spare_the_collector()
     with shutdown.listening(soft_timeout + HARD_END_SECONDS):
-        connect = _announced(settings, observe)
-        seconds = settings.relay_runner_max_ms.total_seconds()
-        loops = [
-            Loop(worker, clock, seconds, final=(ConfigurationError,), rest=_rest(worker, settings, observe))
-            for worker in workers(settings, connect, clock, observe)
-        ]
-        telling = _stats_loop(settings, tally, clock, observe)
+        connect = Announced(settings, observe)
+        running = workers(settings, connect, clock, observe)
+        connect.runners = tuple(worker.runner.name for worker in running)
+        loops = [_loop(worker, settings, clock, observe) for worker in running]
+        telling = _stats_loop(settings, connect, tally, clock, observe)
         # Before the first pass, and until the last word: probes are answered for as long as there is something to ask.
         async with site.open(observe):
             abandoned = await supervise([*loops, telling], shutdown, clock, soft_timeout, observe)
     return 1 if abandoned else 0
+
+
+def _require(settings: Settings) -> None:
+    settings.require("database_url", *(["pubsub_project_id"] if publishes(settings) else []))
+
+
+def _loop(worker: Worker, settings: Settings, clock: Clock, observe: Observe) -> Loop:
+    """A job sleeps from slot to slot; that it cannot run, as on an older schema, ends nothing else."""
+    if isinstance(runner := worker.runner, JobRunner):
+        return Loop(worker, clock, runner.seconds, rest=runner)
+    seconds = settings.relay_runner_max_ms.total_seconds()
+    return Loop(worker, clock, seconds, final=(ConfigurationError,), rest=_rest(worker, settings, observe))
 
 
 def _rest(worker: Worker, settings: Settings, observe: Observe) -> Rest | None:
@@ -118,9 +136,12 @@ def _rest(worker: Worker, settings: Settings, observe: Observe) -> Rest | None:
     return Sleeper(listening_opener(settings), publisher.floors, longest, observe, publisher.closed)
 
 
-def _stats_loop(settings: Settings, tally: Tally, clock: Clock, observe: Observe) -> Loop:
-    """Tell how the outbox and this process are; beside the publisher, over connections of its own."""
-    look = short_look(outbox_connector(settings), settings.relay_schema)
+def _stats_loop(settings: Settings, connect: Announced, tally: Tally, clock: Clock, observe: Observe) -> Loop:
+    """Tell how the outbox and this process are; beside the publisher, over connections of its own.
+
+    Without a publisher, its first look is the one that reaches the outbox for the first time.
+    """
+    look = short_look(outbox_connector(settings) if publishes(settings) else connect.first, settings.relay_schema)
     every = settings.relay_stats_ms.total_seconds()
     runner = StatsRunner(look, every, tally, observe, clock.monotonic)
     loop = Loop(Worker(runner, clock, observe), clock, settings.relay_runner_max_ms.total_seconds())
@@ -131,22 +152,47 @@ def _stats_loop(settings: Settings, tally: Tally, clock: Clock, observe: Observe
 async def _tick(settings: Settings) -> int:
     shutdown, clock, observe = Shutdown(), SystemClock(), _but_failed_passes(_observe(settings))
     with shutdown.listening(settings.relay_shutdown_ms.total_seconds() + HARD_END_SECONDS):
-        settings.require("database_url", "pubsub_project_id")
-        runners = workers(settings, outbox_connector(settings, _Version(settings, observe)), clock, observe)
+        _require(settings)
+        runners = workers(settings, outbox_connector(settings, Version(settings, observe)), clock, observe)
+        _warn(without_jobs(settings))
         try:
-            report = await tick(
-                runners,
+            report = await _in_time(
+                tick(
+                    runners,
+                    shutdown,
+                    clock,
+                    settings.relay_tick_max_ms.total_seconds(),
+                    settings.relay_runner_max_ms.total_seconds(),
+                ),
                 shutdown,
-                clock,
-                settings.relay_tick_max_ms.total_seconds(),
-                settings.relay_runner_max_ms.total_seconds(),
+                settings.relay_shutdown_ms.total_seconds(),
             )
         finally:
             await close_all(runners, clock, CLOSE_SECONDS)
+    if report is None:
+        print(f"relay: stopped by {shutdown.reason} in the middle of a pass, which was cancelled", file=sys.stderr)
+        return FAILED
     print(json.dumps(report.as_json(warned(settings))), flush=True)
     if report.failures:
         raise report.failures[0]
     return 0
+
+
+async def _in_time(
+    ticking: Coroutine[Any, Any, TickReport], shutdown: Shutdown, soft_timeout: float
+) -> TickReport | None:
+    """The report; None where the process was asked to stop, and a pass did not end within the soft timeout."""
+    task, stopping = asyncio.create_task(ticking), asyncio.create_task(shutdown.stopping.wait())
+    try:
+        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task}, timeout=soft_timeout)
+        if task.done():
+            return task.result()
+        return None
+    finally:
+        for each in (task, stopping):
+            each.cancel()
+        await asyncio.wait({task, stopping})
 
 
 def _observe(settings: Settings) -> Observe:
@@ -172,7 +218,10 @@ class _SentencesAreEnough:
         match event:
             case PassFinished(runner=Publisher.name):
                 self._works = True
-            case PassFailed(error=ConfigurationError()) | LoopDied(error=ConfigurationError()) if not self._works:
+            case (
+                PassFailed(runner=Publisher.name, error=ConfigurationError())
+                | LoopDied(runner=Publisher.name, error=ConfigurationError())
+            ) if not self._works:
                 self._misconfigured = True
                 return
             case ShutdownBegan() | ShutdownEnded(abandoned=()) if self._misconfigured:
@@ -183,48 +232,3 @@ class _SentencesAreEnough:
 def _but_failed_passes(observe: Observe) -> Observe:
     """For a tick: what a pass raises the tick raises too, and its report has it."""
     return lambda event: None if isinstance(event, PassFailed) else observe(event)
-
-
-class _Version:
-    """The schema's version as it was last found; told of, once, where it is not this release's own."""
-
-    def __init__(self, settings: Settings, observe: Observe) -> None:
-        self.known = schema.newest()
-        self._schema = settings.relay_schema
-        self._observe = observe
-
-    def __call__(self, version: int) -> None:
-        """Take note of the version that a connection found."""
-        if version not in {self.known, schema.newest()}:
-            self._observe(SchemaDiffers(self._schema, version, schema.newest()))
-        self.known = version
-
-
-def _announced(settings: Settings, observe: Observe) -> Connect:
-    """Tell of every connection: the first one says where the relay works, later ones that an outage is over."""
-    version, again = _Version(settings, observe), False
-    connect = outbox_connector(settings, version)
-
-    async def announced() -> psycopg.AsyncConnection[Any]:
-        nonlocal again
-        connection = await connect()
-        info = connection.info
-        database = f"{info.host}:{info.port}/{info.dbname}"
-        observe(Reconnected(database) if again else _started(database, version.known, settings))
-        again = True
-        return connection
-
-    return announced
-
-
-def _started(database: str, version: int, settings: Settings) -> Started:
-    address = pubsub_address(settings)
-    return Started(
-        database=database,
-        schema=settings.relay_schema,
-        schema_version=version,
-        project=address.project,
-        broker=f"emulator {address.emulator}" if address.emulator else address.endpoint or "pubsub.googleapis.com",
-        topic=settings.relay_topic,
-        batch_size=settings.relay_batch_size,
-    )

@@ -1,8 +1,9 @@
 """Which runners there are, how each is built, and which of them RELAY_RUNNERS chooses."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import assert_never
 
 from relay.brokers.broker import Broker
 from relay.brokers.pubsub import PubSub
@@ -16,40 +17,110 @@ from relay.kernel.runner import Pace, Runner
 from relay.kernel.worker import Worker
 from relay.operate.row_lines import kept_words
 from relay.outbox.outbox import Connect, Outbox
+from relay.postgres.connect import connect_async
 from relay.publisher.failures import Attempts
 from relay.publisher.policy import PublishPolicy
 from relay.publisher.publisher import Publisher
 from relay.setting_rules import FIRST_OUTAGE
 from relay.settings import Settings
+from relay.upkeep.building import job_runners, job_workers
+from relay.upkeep.jobs import Job
+from relay.upkeep.loading import api_of, load_jobs
+from relay.upkeep.run import Surroundings
 
 OUTAGE_JITTER_SECONDS = 0.25
+_JOBS = "jobs"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """How a runner is built, and whether its passes are bounded by time alone or in their items too."""
+class OneRunner:
+    """A runner, how it is built, and whether its passes are bounded by time alone or in their items too."""
 
     build: Callable[[Settings, Connect, Observe], Runner]
     by_time_alone: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class SomeJobs:
+    """Jobs, each a runner of its own named `job:` and its name; all those of a process share what they work with."""
+
+    jobs: Callable[[Settings], Iterable[Job]]
+
+
+Kind = OneRunner | SomeJobs
+
+
 def workers(
     settings: Settings, connect: Connect, clock: Clock, observe: Observe, table: Mapping[str, Kind] | None = None
 ) -> list[Worker]:
-    """Build the runners that RELAY_RUNNERS names, in its order. Raises ConfigurationError where it names none."""
+    """Build the runners that RELAY_RUNNERS names, in its order. Raises ConfigurationError where there are none."""
     known = RUNNERS if table is None else table
-    # The last unit of a pass may begin as its budget ends. The database grants it this long, and so do we.
-    grace = settings.relay_idle_tx_ms.total_seconds()
-    return [
-        Worker(
-            kind.build(settings, connect, observe),
-            clock,
-            observe,
-            grace=grace,
-            items=None if kind.by_time_alone else settings.relay_runner_max_items,
-        )
-        for kind in map(known.__getitem__, chosen(settings, known))
-    ]
+    kinds = [known[name] for name in chosen(settings, known)]
+    jobs = {kind: list(kind.jobs(settings)) for kind in kinds if isinstance(kind, SomeJobs)}
+    running = _job_workers([job for some in jobs.values() for job in some], settings, clock, observe)
+    built: list[Worker] = []
+    for kind in kinds:
+        match kind:
+            case OneRunner():
+                built.append(_worker(kind, settings, connect, clock, observe))
+            case SomeJobs():
+                built += (running[job.name] for job in jobs[kind])
+            case _:
+                assert_never(kind)
+    if not built:
+        raise ConfigurationError(nothing_to_run(settings))
+    return built
+
+
+def nothing_to_run(settings: Settings) -> str:
+    """What is wrong where all that is chosen are jobs, and there are none."""
+    return (
+        f"RELAY_RUNNERS is {settings.relay_runners!r}, and there is no job to run: name yours in "
+        "RELAY_APP=module:name, or add publish"
+    )
+
+
+def _worker(kind: OneRunner, settings: Settings, connect: Connect, clock: Clock, observe: Observe) -> Worker:
+    return Worker(
+        kind.build(settings, connect, observe),
+        clock,
+        observe,
+        # The last unit of a pass may begin as its budget ends. The database grants it this long, and so do we.
+        grace=settings.relay_idle_tx_ms.total_seconds(),
+        items=None if kind.by_time_alone else settings.relay_runner_max_items,
+    )
+
+
+def _job_workers(jobs: Sequence[Job], settings: Settings, clock: Clock, observe: Observe) -> dict[str, Worker]:
+    """The workers of jobs, by their names."""
+    if not jobs:
+        return {}
+    url, name = settings.require_database(), settings.relay_name
+    around = Surroundings(
+        connect=lambda: connect_async(url, name),
+        schema=settings.relay_schema,
+        observe=observe,
+        api=api_of(jobs, settings),
+    )
+    runners = job_runners(
+        jobs,
+        around,
+        history_for=settings.relay_runs_retention,
+        clock=clock,
+        pace=pace(settings),
+        redaction=careful(settings),
+    )
+    return {job.name: worker for job, worker in zip(jobs, job_workers(runners, clock, observe), strict=True)}
+
+
+def app_jobs(settings: Settings) -> Iterable[Job]:
+    """Those of RELAY_APP. Raises ConfigurationError where they cannot be had."""
+    return load_jobs(settings.relay_app)
+
+
+def publishes(settings: Settings) -> bool:
+    """Whether the publisher is one of the runners."""
+    return Publisher.name in settings.runners
 
 
 def chosen(settings: Settings, known: Mapping[str, Kind]) -> Sequence[str]:
@@ -61,6 +132,19 @@ def chosen(settings: Settings, known: Mapping[str, Kind]) -> Sequence[str]:
             f"choose from: {', '.join(known)}"
         )
     return names
+
+
+def without_jobs(settings: Settings) -> list[str]:
+    """A sentence where RELAY_APP names jobs that do not run: none are registered, or `jobs` is not chosen."""
+    if not settings.relay_app:
+        return []
+    if _JOBS not in settings.runners:
+        return [f"RELAY_APP is {settings.relay_app!r}, and its jobs do not run: RELAY_RUNNERS does not name jobs"]
+    if not len(load_jobs(settings.relay_app)):
+        return [
+            f"RELAY_APP is {settings.relay_app!r}, which has no job; see that the modules are imported that add them"
+        ]
+    return []
 
 
 def unknown(settings: Settings, known: Mapping[str, Kind]) -> list[str]:
@@ -124,5 +208,8 @@ def publish_policy(settings: Settings) -> PublishPolicy:
 
 # What RELAY_BROKER may name.
 BROKERS: dict[str, Callable[[Settings], Broker]] = {"pubsub": lambda settings: PubSub(pubsub_address(settings))}
-# What RELAY_RUNNERS may name. Runners other than publish wait as `pace` says.
-RUNNERS: dict[str, Kind] = {Publisher.name: Kind(publisher, by_time_alone=True)}
+# What RELAY_RUNNERS may name. Runners other than publish wait as `pace` says, and jobs for their slots.
+RUNNERS: dict[str, Kind] = {
+    Publisher.name: OneRunner(publisher, by_time_alone=True),
+    _JOBS: SomeJobs(app_jobs),
+}

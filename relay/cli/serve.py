@@ -7,18 +7,17 @@ from importlib.metadata import PackageNotFoundError, version
 
 from relay.cli.parts import careful, routes
 from relay.cli.refusals import site_address
-from relay.cli.runners import RUNNERS, chosen, pace, publish_policy
+from relay.cli.runners import publish_policy, publishes
 from relay.kernel.clock import Clock
 from relay.kernel.observe import Observe
-from relay.kernel.runner import Pace
 from relay.operate.health import Health, longest_silence
 from relay.operate.http import serving
 from relay.operate.http.pages import Pages
+from relay.operate.job_health import JobHealth
 from relay.operate.metrics import Metrics
+from relay.operate.stats import stats_pace
 from relay.outbox import schema
 from relay.settings import Settings
-
-PUBLISH = "publish"
 
 
 class Site:
@@ -29,20 +28,7 @@ class Site:
         self.listeners: tuple[Observe, ...] = ()
         if self._address is None:
             return
-        pass_seconds = settings.relay_runner_max_ms.total_seconds()
-        grace = settings.relay_idle_tx_ms.total_seconds()
-        runner, its_pace = _followed(settings)
-        asleep = settings.relay_idle_max_ms.total_seconds() if settings.relay_notify else 0.0
-        silence = longest_silence(its_pace, pass_seconds, grace, asleep)
-        hung = pass_seconds + grace
-        health = Health(
-            clock.monotonic,
-            silence,
-            hung,
-            topics=routes(settings).topics,
-            runner=runner,
-            redaction=careful(settings),
-        )
+        health = _publishing(settings, clock) if publishes(settings) else _with_jobs_alone(settings, clock)
         metrics = Metrics(_version(), schema.newest(), time.time, health)
         self.listeners = (health, metrics)
         self._pages = Pages(health, metrics, self._address.token)
@@ -57,12 +43,23 @@ class Site:
             yield
 
 
-def _followed(settings: Settings) -> tuple[str, Pace]:
-    """The runner whose passes tell of the process: the publisher, wherever it is one of several."""
-    names = chosen(settings, RUNNERS)
-    if PUBLISH in names:
-        return PUBLISH, publish_policy(settings).pace
-    return names[0], pace(settings)
+def _publishing(settings: Settings, clock: Clock) -> Health:
+    """Told from the passes of the publisher, wherever it is one of several runners."""
+    asleep = settings.relay_idle_max_ms.total_seconds() if settings.relay_notify else 0.0
+    silence = longest_silence(publish_policy(settings).pace, *_pass(settings), asleep)
+    return Health(
+        clock.monotonic, silence, sum(_pass(settings)), topics=routes(settings).topics, redaction=careful(settings)
+    )
+
+
+def _with_jobs_alone(settings: Settings, clock: Clock) -> JobHealth:
+    every = stats_pace(settings.relay_stats_ms.total_seconds())
+    return JobHealth(clock.monotonic, longest_silence(every, *_pass(settings)), redaction=careful(settings))
+
+
+def _pass(settings: Settings) -> tuple[float, float]:
+    """How long a pass may take, and how much longer until it is cancelled."""
+    return settings.relay_runner_max_ms.total_seconds(), settings.relay_idle_tx_ms.total_seconds()
 
 
 def _version() -> str:

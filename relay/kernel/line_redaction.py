@@ -16,7 +16,7 @@ REDACTED = "(redacted)"
 # What cannot hold anything of the user's own: our words, the broker's codes, names of settings.
 _OURS = frozenset(
     {"event", "level", "timestamp", "event_id", "code", "topic", "runner", "reason", "next", "consequence"}
-    | {"consumer", "subscription", "outcome", "dedup", "operation", "check"}
+    | {"consumer", "subscription", "outcome", "dedup", "operation", "check", "job", "slot", "status"}
 )
 
 

@@ -10,10 +10,12 @@ class Started:
     database: str  # its place and name, without the user
     schema: str
     schema_version: int
-    project: str
-    broker: str
-    topic: str
-    batch_size: int
+    runners: tuple[str, ...]  # what runs, such as publish and job:ingest
+    # Of a relay that publishes; None of one that does not.
+    project: str | None
+    broker: str | None
+    topic: str | None
+    batch_size: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 import psycopg
 
@@ -68,6 +68,18 @@ class Verdict:
     def as_json(self) -> dict[str, Any]:
         """The verdict with its checks, as probes see it."""
         return {"status": self.state.value, "checks": {check.name: check.as_json() for check in self.checks}}
+
+
+class Judge(Protocol):
+    """Answers probes."""
+
+    def ready(self) -> Verdict:
+        """Whether what is asked of the relay is done."""
+        ...
+
+    def healthy(self) -> Verdict:
+        """Whether it moves; one that does not is to be started anew."""
+        ...
 
 
 def longest_silence(pace: Pace, pass_seconds: float, grace: float, asleep: float = 0.0) -> float:

@@ -5,6 +5,7 @@ from dataclasses import fields
 from relay.kernel.log_line import Line, markdown
 from relay.operate.events import SchemaDiffers, Started
 from relay.operate.stats import RelayStats
+from relay.upkeep import lines as job_lines
 
 _ROW = ("event_id", "event_type", "aggregate_type", "aggregate_id", "created_at", "batch_size", "attempt_count")
 _FAILURE = ("topic", "code", "error", "consequence")
@@ -148,6 +149,7 @@ LINES = (
         "a runner did not let go of its connections",
         ("runner", "code", "error", "consequence"),
     ),
+    *job_lines.LINES,
     Line("shutdown", ("info",), "the process was asked to stop", ("reason", "soft_timeout")),
     Line(
         "stopped", ("info", "warning"), "the end; a warning when a pass had to be abandoned", ("abandoned", "seconds")

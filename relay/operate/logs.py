@@ -38,6 +38,8 @@ from relay.publisher.events import (
     TopicOpened,
     TopicProbed,
 )
+from relay.upkeep.events import JobEvent
+from relay.upkeep.lines import JobLines
 
 __all__ = ["LogLines", "adopt_libraries", "logger"]
 
@@ -62,6 +64,7 @@ class LogLines:
         self._events = events
         self._lines = LineWriter(log, redact, monotonic, _named)
         self._repeats = self._lines.repeats
+        self._jobs = JobLines(self._lines)
 
     def __call__(self, event: object) -> None:  # noqa: C901, PLR0912 -- one case for each event
         """Write the event's line, if it has one."""
@@ -108,6 +111,8 @@ class LogLines:
                 self._lines.write("info", "http_listening", host=event.host, port=event.port)
             case RelayStats():
                 self._lines.write("info", "relay_stats", **asdict(event))
+            case _ if isinstance(event, JobEvent):
+                self._jobs.tell(event)
             case _:
                 self._kernel(event)
 

@@ -12,7 +12,7 @@ from relay.kernel.metric import MOST_VALUES, OTHER, Bounded, Definition, Kind, m
 from relay.kernel.metric_set import CONTENT_TYPE, MetricSet
 from relay.kernel.observe import PassFailed, PassFinished, PassSkipped
 from relay.operate.events import Reconnected
-from relay.operate.health import Health, State
+from relay.operate.health import Judge, State
 from relay.operate.stats import RelayStats
 from relay.outbox.events import ListenConnected, ListenLost
 from relay.publisher.events import (
@@ -24,6 +24,7 @@ from relay.publisher.events import (
     TopicOpened,
     TopicProbed,
 )
+from relay.upkeep import metrics as jobs
 
 __all__ = ["CONTENT_TYPE", "DEFINITIONS", "MOST_VALUES", "Metrics", "table"]
 
@@ -84,6 +85,7 @@ DEFINITIONS = MappingProxyType(
         "relay_stats_timestamp_seconds": Definition(
             _GAUGE, "When the eight above were read last, in seconds since 1970; they are absent while they cannot be."
         ),
+        **jobs.DEFINITIONS,
         "relay_ready": Definition(_GAUGE, "What /readyz says: 1 ready, 0.5 degraded, 0 not ready."),
         "relay_healthy": Definition(_GAUGE, "What /healthz says: 1 the pipeline moves, 0 it is stuck."),
         "relay_build_info": Definition(
@@ -104,10 +106,11 @@ class Metrics:
     """Listens to what happens and counts it. `now` is the time of day, in seconds since 1970."""
 
     def __init__(
-        self, version: str, schema_version: int, now: Callable[[], float], health: Health | None = None
+        self, version: str, schema_version: int, now: Callable[[], float], health: Judge | None = None
     ) -> None:
         self._set = MetricSet(DEFINITIONS)
         self._now = now
+        self._jobs = jobs.JobMetrics(self._set, now)
         self._topic, self._code = Bounded(), Bounded()
         self._open: set[str] = set()
         self._set.gauge("relay_build_info").labels(version, str(schema_version), python_version()).set(1)
@@ -141,6 +144,8 @@ class Metrics:
                 self._set.gauge("relay_listen_connected").set(isinstance(event, ListenConnected))
             case RelayStats():
                 self._stats(event)
+            case _:
+                self._jobs(event)
 
     def _batch(self, event: BatchSettled) -> None:
         self._set.count("relay_batches_total")

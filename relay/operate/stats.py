@@ -21,7 +21,7 @@ Look = Callable[[], Awaitable[Queue]]
 
 # A database that does not answer must not keep a process from telling how it is.
 LOOK_SECONDS = 10.0
-# Whose passes are told of.
+# Whose passes are told of, where it is one of the runners.
 PUBLISH = "publish"
 
 
@@ -72,16 +72,20 @@ class _Counts:
 
 
 class Tally:
-    """Listens to the publisher and counts. Once it is known to work, `awake` is called, once."""
+    """Listens to the publisher and counts; where there is none, `publishing` is off, to the jobs.
 
-    def __init__(self) -> None:
+    Once it is known to work, `awake` is called, once.
+    """
+
+    def __init__(self, *, publishing: bool = True) -> None:
+        self._publishing = publishing
         self.listening: bool | None = None  # unknown until it was tried, which is never where RELAY_NOTIFY is off
         self.awake: Callable[[], None] = lambda: None
         self.works = False
         self._counts = _Counts()
 
     def __call__(self, event: object) -> None:
-        """Count what happened, if it is the publisher's."""
+        """Count what happened, if it is theirs."""
         counts = self._counts
         match event:
             case BatchSettled():
@@ -91,7 +95,7 @@ class Tally:
                 counts.retried += event.retried
                 counts.rows_failed += event.failed
                 self._it_works()
-            case PassFinished(runner=runner, report=report) if runner == PUBLISH:
+            case PassFinished(runner=runner, report=report) if self._follows(runner):
                 if report.processed or report.errors:
                     counts.passes += 1
                     counts.pass_seconds += event.seconds
@@ -100,7 +104,7 @@ class Tally:
                 self.listening = True
             case ListenLost():
                 self.listening = False
-            case PassFailed(runner=runner) if runner == PUBLISH:
+            case PassFailed(runner=runner) if self._follows(runner):
                 counts.passes_failed += 1
                 counts.pass_seconds += event.seconds
 
@@ -109,10 +113,19 @@ class Tally:
         taken, self._counts = self._counts, _Counts()
         return taken
 
+    def _follows(self, runner: str) -> bool:
+        return runner == PUBLISH if self._publishing else runner != StatsRunner.name
+
     def _it_works(self) -> None:
         if not self.works:
             self.works = True
             self.awake()
+
+
+def stats_pace(every_seconds: float) -> Pace:
+    """How long it is from one look to the next."""
+    every = Delay(every_seconds, every_seconds, 0)
+    return Pace(idle=every, error=every)
 
 
 def short_look(connect: Connect, schema: str) -> Look:
@@ -131,7 +144,8 @@ def short_look(connect: Connect, schema: str) -> Look:
 class StatsRunner:
     """The runner that tells how the relay is. It fails nobody: an outbox that is away is part of what it tells.
 
-    The first look waits until the publisher works: what keeps a start from working is said by the publisher.
+    The first look waits until the publisher works, or a job has had its turn: what keeps a start from working is said
+    by them.
     """
 
     name = "stats"
@@ -144,8 +158,7 @@ class StatsRunner:
         observe: Observe,
         monotonic: Callable[[], float],
     ) -> None:
-        every = Delay(every_seconds, every_seconds, 0)
-        self.pace = Pace(idle=every, error=every)
+        self.pace = stats_pace(every_seconds)
         self._look = look
         self._tally = tally
         self._observe = observe

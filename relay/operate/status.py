@@ -9,6 +9,7 @@ import psycopg
 
 from relay.operate.failed import with_times
 from relay.operate.remedies import one_version
+from relay.operate.runs import Failing, History, in_json
 from relay.outbox.queue import (
     COUNT_LIMIT,
     BlockedKey,
@@ -28,6 +29,8 @@ from relay.outbox.queue import (
 LOOKED_AT, SHOWN = 10_000, 10
 # So many characters of an ordering key are shown on a terminal.
 _KEY_SHOWN = 64
+# The version of the schema from which on jobs have a history.
+_WITH_JOBS = 6
 
 
 class Versions(NamedTuple):
@@ -48,6 +51,8 @@ class Status:
     causes: Sequence[Cause]
     counters: Counters
     last_action: LastAction | None
+    failing_jobs: Sequence[Failing] | None
+    """None where this role may not read it."""
 
     def as_json(self) -> dict[str, Any]:
         """For scripts. A count that reaches count_limit means so many or more."""
@@ -89,6 +94,7 @@ class Status:
             "rows_inserted": self.counters.inserted,
             "rows_updated": self.counters.updated,
             "last_action": self.last_action and with_times(self.last_action._asdict()),
+            "failing_jobs": self.failing_jobs and [in_json(job._asdict()) for job in self.failing_jobs],
         }
 
 
@@ -105,6 +111,7 @@ async def status(
         causes=await causes(connection, schema, routing, LOOKED_AT, SHOWN),
         counters=counted,
         last_action=await last_action(connection, schema) if counted.may_read_actions else None,
+        failing_jobs=await History(connection, schema).failing() if versions.schema >= _WITH_JOBS else (),
     )
 
 
@@ -130,6 +137,7 @@ def lines(now: Status, before: Status | None = None) -> list[str]:
         said.append(f"operator  {last.action} of {many(last.rows)} row(s) by {last.acted_by} at {acted_at}")
     elif not now.counters.may_read_actions:
         said.append("operator  not shown: this role may not read outbox_actions")
+    said += _jobs(now.failing_jobs)
     if queue.failed:
         said.append("next      python -m relay failed list")
     if queue.keys.blocked:
@@ -193,6 +201,18 @@ def _blocked(queue: Queue, shown: Sequence[BlockedKey]) -> list[str]:
     if queue.keys.blocked > len(shown):
         said.append(f"          and {many(queue.keys.blocked - len(shown), least=queue.keys.is_least)} more")
     return said
+
+
+def _jobs(failing: Sequence[Failing] | None) -> list[str]:
+    if failing is None:
+        return ["jobs      not shown: this role may not read relay_runs"]
+    if not failing:
+        return []
+    named = ", ".join(
+        " ".join(filter(None, [job.job, f"({job.status}", job.error_code])) + ")" for job in failing[:SHOWN]
+    )
+    more = f" and {len(failing) - SHOWN} more" if len(failing) > SHOWN else ""
+    return [f"jobs      {len(failing)} did not end well last time: {named}{more}; python -m relay runs --failed"]
 
 
 def keys_blocked(keys: Keys) -> str:

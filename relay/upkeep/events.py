@@ -77,3 +77,7 @@ class RunUnrecorded:
     job: str
     worker: str
     error: BaseException
+
+
+# All of them, for whoever listens to these among others.
+JobEvent = RunBegan | RunEnded | RunFault | RunDeaf | RunSkipped | RunUnrecorded

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from relay.kernel.code_duration import shown
+from relay.kernel.code_duration import Duration, shown
 
 if TYPE_CHECKING:
     from relay.upkeep.run import Run
@@ -29,9 +29,21 @@ class HttpCall:
             raise ValueError(f"path is {shown(path)}; write it like /internal/digest, percent-encoded")
         return cls(method, path)
 
+    def __str__(self) -> str:
+        """The call as errors name it: what is asked for may be somebody's data."""
+        return f"{self.method} {self.path.partition('?')[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpJob:
+    """The work of a job that calls the API, and does nothing else."""
+
+    call: HttpCall
+    timeout: Duration
+
     async def __call__(self, run: "Run") -> None:
         """Call it. Raises what the job has failed by."""
-        await run.call_api(self.method, self.path)
+        await run.call_api(self.call.method, self.call.path, timeout=self.timeout)
 
 
 def _is_path(path: object) -> bool:

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from relay.errors import ConfigurationError
 from relay.kernel.code_duration import Duration, read, shown
-from relay.upkeep.http import HttpCall
+from relay.upkeep.http import HttpCall, HttpJob
 from relay.upkeep.run import Run
 from relay.upkeep.schedule import SHORTEST, Cron, Every, Schedule
 
@@ -85,12 +85,7 @@ class Jobs:
             call = HttpCall.of(method, path)
         except ValueError as fault:
             raise ConfigurationError(f"job {shown(name)}: {fault}") from None
-        self._add(schedule, call, name, timeout)
-
-    @property
-    def calls_http(self) -> bool:
-        """Whether one of them calls the API."""
-        return any(isinstance(job.work, HttpCall) for job in self)
+        self._add(schedule, HttpJob(call, timeout), name, timeout)
 
     def _decorator(self, schedule: Callable[[], Schedule], name: str | None, timeout: Duration) -> Callable[[W], W]:
         def added(function: W) -> W:

@@ -13,17 +13,19 @@ from typing import Any
 import psycopg
 
 from relay.errors import ConfigurationError
+from relay.extras import installed_by
 from relay.kernel.clock import SystemClock
 from relay.kernel.code_duration import Duration, read, shown
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Budget
 from relay.upkeep.events import RunFault
+from relay.upkeep.http import HttpCall
 from relay.upkeep.mover import Mover
 from relay.upkeep.table import Table
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
-# Calls a path by a method, within so many seconds.
-Api = Callable[[str, str], Awaitable[None]]
+# Makes a call of the internal API, within so many seconds.
+Api = Callable[[HttpCall, float], Awaitable[None]]
 
 _LONGEST_NAME = 100
 
@@ -84,13 +86,22 @@ class Run:
         self._errors += 1
         self._around.observe(RunFault(self.job, self.worker, what, error))
 
-    async def call_api(self, method: str, path: str) -> None:
-        """Call a path of the internal API. Raises where it does not answer, or not with success."""
+    async def call_api(self, method: str, path: str, *, timeout: Duration = "30s") -> None:  # noqa: ASYNC109 -- an HTTP client's
+        """Call a path of the internal API, and wait for its answer.
+
+        Raises ApiError where that is no success, and ConfigurationError for what is no call.
+        """
+        try:
+            call, seconds = HttpCall.of(method, path), read(timeout).total_seconds()
+        except ValueError as fault:
+            raise ConfigurationError(f"run.call_api: {fault}") from None
         if self._around.api is None:
             raise ConfigurationError(
-                "WORKER_API_BASE_URL and WORKER_API_SERVICE_TOKEN are not set; HTTP jobs need both"
+                "calls of the API need WORKER_API_BASE_URL, WORKER_API_SERVICE_TOKEN and the package 'httpx'; one of "
+                f"them is missing. The last comes with: {installed_by('http')}"
             )
-        await self._around.api(method, path)
+        self.count("http_requests")
+        await self._around.api(call, seconds)
 
     async def move(self, table: Table, *, within: Duration | None = None) -> int:
         """Move the rows of a table that are over; how many. Counted as moved:<table>, page by page.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from relay.cli.runners import RUNNERS
 from tests.support.commands import ROOT, Commands
 
 COMPLETE = {
@@ -46,7 +47,7 @@ COMPLETE = {
         (
             "RELAY_RUNNERS",
             ",",
-            "relay: RELAY_RUNNERS is ',' and names no runner of this release; choose from: publish\n",
+            f"relay: RELAY_RUNNERS is ',' and names no runner of this release; choose from: {', '.join(RUNNERS)}\n",
         ),
     ],
 )

@@ -317,7 +317,7 @@ def test_process_1_of_a_container_hears_sigterm_in_every_command(relay: Commands
 
 def test_a_start_says_where_the_relay_works(relay: Commands, database: str, stack: Stack) -> None:
     """Before there is anything to publish; without the user and the password."""
-    with relay.background("run", RELAY_BATCH_SIZE="7") as process:
+    with relay.background("run", RELAY_BATCH_SIZE="7", RELAY_RUNNERS="publish") as process:
         started = wait_for(process, "started")
         _, log = terminate(process)
 
@@ -329,6 +329,7 @@ def test_a_start_says_where_the_relay_works(relay: Commands, database: str, stac
         "database": f"{parts['host']}:{parts['port']}/{parts['dbname']}",
         "schema": "public",
         "schema_version": schema.newest(),
+        "runners": ["publish"],
         "project": PROJECT_ID,
         "broker": f"emulator {stack.pubsub_emulator_host}",
         "topic": relay.settings["RELAY_TOPIC"],

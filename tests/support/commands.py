@@ -15,7 +15,17 @@ from tests.support.roles_of_tests import Roles
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0
-_SETTINGS = ("RELAY_", "PUBSUB_", "GOOGLE_", "CONSUMERS_", "IDEMPOTENCY_", "INBOX_", "REDIS_")
+_SETTINGS = (
+    "RELAY_",
+    "PUBSUB_",
+    "GOOGLE_",
+    "CONSUMERS_",
+    "IDEMPOTENCY_",
+    "INBOX_",
+    "REDIS_",
+    "WORKER_API_",
+    "ARCHIVE_",
+)
 # As whom a command connects; None is the owner of the outbox.
 ROLE_OF: dict[str, Role | None] = {
     "run": Role.RELAY,
@@ -27,6 +37,7 @@ ROLE_OF: dict[str, Role | None] = {
     "failed list": Role.VIEWER,
     "failed show": Role.VIEWER,
     "status": Role.VIEWER,
+    "runs": Role.VIEWER,
     "check": Role.VIEWER,
     "audit": Role.VIEWER,
     "emit": Role.EMITTER,

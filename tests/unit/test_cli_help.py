@@ -55,6 +55,7 @@ def test_every_command_is_known_here() -> None:
         "grants",
         "migrate",
         "run",
+        "runs",
         "status",
         "tick",
         "topics",

@@ -49,6 +49,7 @@ from relay.publisher.events import (
     TopicProbed,
 )
 from tests.support.commands import ROOT
+from tests.support.job_events import EVENTS as OF_JOBS
 
 PAYLOAD = "card 4111 1111 1111 1111"
 ROW = Claimed(
@@ -262,13 +263,14 @@ LINES: list[tuple[object, dict[str, Any]]] = [
         {"level": "info", "event": "shutdown", "reason": "SIGTERM", "soft_timeout": 25.0},
     ),
     (
-        Started("db:5432/app", "public", 2, "acme", "pubsub.googleapis.com", "orders", 1_000),
+        Started("db:5432/app", "public", 2, ("publish",), "acme", "pubsub.googleapis.com", "orders", 1_000),
         {
             "level": "info",
             "event": "started",
             "database": "db:5432/app",
             "schema": "public",
             "schema_version": 2,
+            "runners": ["publish"],
             "project": "acme",
             "broker": "pubsub.googleapis.com",
             "topic": "orders",
@@ -591,6 +593,7 @@ def test_every_line_has_the_documented_fields() -> None:
         TopicOpened("empty", BrokerError("UNAVAILABLE", "no"), 0.5),
         TopicClosed("empty", 3, 180.0, taken=False),
         PassSkipped("bad"),
+        *OF_JOBS,
     ):
         log.clock.now += 60
         log.tell(later)

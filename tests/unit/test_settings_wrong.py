@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from relay.cli import main
+from relay.cli.runners import RUNNERS
 from relay.settings import Settings
 
 COMPLETE = {
@@ -166,7 +167,10 @@ WRONG: list[tuple[dict[str, str], str]] = [
         {"ARCHIVE_BUCKET": "s3://"},
         "ARCHIVE_BUCKET names no place for files; write s3://bucket/folder or an absolute path, without a user",
     ),
-    ({"RELAY_RUNNERS": ","}, "RELAY_RUNNERS is ',' and names no runner of this release; choose from: publish"),
+    (
+        {"RELAY_RUNNERS": ","},
+        f"RELAY_RUNNERS is ',' and names no runner of this release; choose from: {', '.join(RUNNERS)}",
+    ),
     (
         {"RELAY_HTTP": "localhost:http"},
         "RELAY_HTTP is 'localhost:http': a port is a number from 0, any that is free, to 65535",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
-from relay.operate.health import Health, State, Verdict
+from relay.operate.health import Judge, State, Verdict
 from relay.operate.metrics import CONTENT_TYPE, Metrics
 
 _METHODS = ("GET", "HEAD")
@@ -40,7 +40,7 @@ class Pages:
     Probes of platforms can rarely carry a secret; why a relay is not ready names databases and topics.
     """
 
-    def __init__(self, health: Health, metrics: Metrics, token: str | None) -> None:
+    def __init__(self, health: Judge, metrics: Metrics, token: str | None) -> None:
         self._health = health
         self._metrics = metrics
         self._token = None if token is None else token.encode()

@@ -67,6 +67,7 @@ from relay.errors import BrokerError, ConfigurationError
 from relay.kernel import log_output
 from relay.kernel.observe import LoopDied, PassSkipped, ShutdownBegan, ShutdownEnded
 from tests.support.commands import ROOT
+from tests.support.job_events import EVENTS as OF_JOBS
 
 CARD = "card 4111 1111 1111 1111"
 EVENT_ID = "01900000-0000-7000-8000-000000000007"
@@ -1040,6 +1041,8 @@ def test_every_line_has_the_documented_fields() -> None:
     log.tell(Heartbeat("billing", 3))
     log.tell(TicketsAsked("billing", "push.due", 1, {"confirmed": 1}, 0.1))
     log.tell(TicketSettled("billing", 7, EVENT_ID, "push.due", "phone 7", 1, Verdict.CONFIRMED))
+    for event in OF_JOBS:
+        log.tell(event)
 
     documented = {line.name: line for line in TABLE}
     for line in log.lines():

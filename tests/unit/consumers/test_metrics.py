@@ -52,6 +52,7 @@ from consumers.events import (
 from consumers.metrics import DEFINITIONS, MOST_VALUES, Metrics
 from consumers.received import Received
 from relay.errors import BrokerError
+from tests.support.job_events import EVENTS as OF_JOBS
 
 REFUSED = BrokerError("UNAVAILABLE", "away")
 STARTED = ConsumerStarted("billing", "orders", "claim", "dead", ("*",), 50)
@@ -80,6 +81,7 @@ def stats_with(queue: Queue | None) -> ConsumerStats:
 ALL: list[object] = [
     STARTED,
     STATS,
+    *OF_JOBS,
     *map(settled, Fate),
     StoreAway("billing", REFUSED, 1.0),
     SourceAway("billing", "orders", REFUSED, 1.0),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from relay.cli.runners import RUNNERS, Kind, unknown, workers
+from relay.cli.runners import RUNNERS, Kind, OneRunner, unknown, workers
 from relay.errors import ConfigurationError
 from relay.kernel.runner import Budget, Report
 from relay.kernel.shutdown import Shutdown
@@ -28,7 +28,7 @@ async def all_items(budget: Budget) -> Report:
 def table(*names: str) -> dict[str, Kind]:
     """A table of runners that do nothing but count; publish is bounded by time alone, as in the real one."""
     return {
-        name: Kind(lambda *_, name=name: FakeRunner(all_items, name=name), by_time_alone=name == "publish")
+        name: OneRunner(lambda *_, name=name: FakeRunner(all_items, name=name), by_time_alone=name == "publish")
         for name in names
     }
 
@@ -56,7 +56,7 @@ def test_an_unknown_name_is_left_out_and_told_with_the_known_ones() -> None:
     assert unknown(Settings.model_construct(relay_runners="publsh,publish"), RUNNERS) == [
         (
             "RELAY_RUNNERS names 'publsh', which is no runner of this release and is left out; "
-            "did you mean publish? known: publish"
+            f"did you mean publish? known: {', '.join(RUNNERS)}"
         )
     ]
 

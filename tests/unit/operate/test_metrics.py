@@ -27,6 +27,7 @@ from relay.publisher.events import (
     TopicProbed,
 )
 from tests.support.commands import ROOT
+from tests.support.job_events import EVENTS as OF_JOBS
 
 ROW: Any = None  # nothing of it is looked at
 REFUSED = BrokerError("UNAVAILABLE", "away")
@@ -247,6 +248,7 @@ def test_everything_that_is_shown_is_in_the_table(metrics: Metrics) -> None:
         TopicProbed("a", REFUSED, 1, 1.0),
         PassFinished("publish", Report(), 0.1),
         ListenConnected("db"),
+        *OF_JOBS,
     ):
         metrics(event)
     shown = dict(re.findall(r"# TYPE (relay_\w+) (\w+)", metrics.render().decode()))

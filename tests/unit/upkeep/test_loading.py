@@ -1,0 +1,73 @@
+"""What RELAY_APP names, and what is said where it names no jobs."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from relay.errors import ConfigurationError
+from relay.upkeep.loading import load_jobs
+
+SHOP = """
+from relay.upkeep import Jobs
+jobs = Jobs()
+@jobs.every("2m")
+async def ingest(run): ...
+both = [jobs, jobs]
+"""
+WRONG = """
+from relay.upkeep import Jobs
+jobs = Jobs()
+@jobs.every("2m")
+def ingest(run): ...
+"""
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A working directory with modules, as a user has it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "an_upkeep.py").write_text(SHOP)
+    (tmp_path / "a_wrong_upkeep.py").write_text(WRONG)
+    known = set(sys.modules)
+    yield
+    for name in set(sys.modules) - known:
+        del sys.modules[name]
+
+
+def test_jobs_are_found_in_the_working_directory() -> None:
+    """By the module and the name in it; where nothing is named there are none."""
+    assert [job.name for job in load_jobs("an_upkeep:jobs")] == ["ingest"]
+    assert list(load_jobs("")) == []
+
+
+@pytest.mark.parametrize(
+    ("app", "sentence"),
+    [
+        (
+            "an_upkeep",
+            "RELAY_APP: 'an_upkeep' names no jobs; write the module and the name in it, like shop.upkeep:jobs",
+        ),
+        ("no_module:jobs", "RELAY_APP: 'no_module:jobs': there is no module no_module; run the command in the folder"),
+        (
+            "an_upkeep:ingest",
+            "RELAY_APP: 'an_upkeep:ingest': the module has a function of that name, no Jobs; it has an_upkeep:jobs",
+        ),
+        ("an_upkeep:both", "RELAY_APP: 'an_upkeep:both': the module has a list of that name, no Jobs"),
+        ("a_wrong_upkeep:jobs", "RELAY_APP: 'a_wrong_upkeep:jobs': job 'ingest' is no `async def`; write one, "),
+    ],
+)
+def test_a_name_that_leads_to_no_jobs_is_told_with_the_reason(app: str, sentence: str) -> None:
+    """What a job is refused for is told in its own words."""
+    with pytest.raises(ConfigurationError) as refusal:
+        load_jobs(app)
+
+    assert str(refusal.value).startswith(sentence)
+
+
+def test_a_job_that_is_refused_is_told_with_the_line_that_has_it() -> None:
+    """The user's own, and not that of the code that refused it."""
+    with pytest.raises(ConfigurationError, match=r"\(raised at a_wrong_upkeep:4\)$"):
+        load_jobs("a_wrong_upkeep:jobs")
