@@ -14,13 +14,14 @@ import psycopg
 
 from relay.errors import ConfigurationError
 from relay.extras import installed_by
-from relay.kernel.clock import SystemClock
+from relay.kernel.clock import Clock, SystemClock
 from relay.kernel.code_duration import Duration, read, shown
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Budget
 from relay.upkeep.events import RunFault
 from relay.upkeep.http import HttpCall
 from relay.upkeep.mover import Mover
+from relay.upkeep.position import Scheduled
 from relay.upkeep.table import Table
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
@@ -28,6 +29,8 @@ Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 Api = Callable[[HttpCall, float], Awaitable[None]]
 
 _LONGEST_NAME = 100
+# Of the time that a job has left a move takes so much: what comes behind it has its time, too.
+_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,17 @@ class Surroundings:
 class Run:
     """One run of a job. Everything here is for the job's own coroutine, and for tasks that it waits for."""
 
-    def __init__(self, *, job: str, slot: datetime, worker: str, around: Surroundings, stopping: asyncio.Event) -> None:
+    def __init__(  # noqa: PLR0913 -- each by its name
+        self,
+        *,
+        job: str,
+        slot: datetime,
+        worker: str,
+        around: Surroundings,
+        stopping: asyncio.Event,
+        clock: Clock | None = None,
+        deadline: float = math.inf,
+    ) -> None:
         self.job = job
         self.slot = slot
         """The moment that this run is for; later runs have later ones."""
@@ -54,6 +67,8 @@ class Run:
         """Who runs it: job, host, process, and an id of this run's own."""
         self._around = around
         self._stopping = stopping
+        self._clock = clock or SystemClock()
+        self._deadline = deadline
         self._counters: Counter[str] = Counter()
         self._errors = 0
 
@@ -103,17 +118,24 @@ class Run:
         self.count("http_requests")
         await self._around.api(call, seconds)
 
-    async def move(self, table: Table, *, within: Duration | None = None) -> int:
+    async def move(self, table: Table) -> int:
         """Move the rows of a table that are over; how many. Counted as moved:<table>, page by page.
 
-        It goes on for a whole round, or for as long as `within`, which should be less than the job's own timeout: that
-        one cancels it, and the next run goes on where it was all the same. Raises ConfigurationError and MoveError.
+        It goes over the whole table, or until the job has a tenth of its time left: the next run goes on where this one
+        has ended. Raises ConfigurationError where the table is not as it is described, and MoveError where a row cannot
+        be moved.
         """
-        clock = SystemClock()
-        deadline = math.inf if within is None else clock.monotonic() + read(within).total_seconds()
         counted = f"moved:{table.place}"[:_LONGEST_NAME]
-        mover = Mover(table, self._around.connect, self._around.schema, told=lambda rows: self.count(counted, rows))
-        moved = await mover.run(Budget(deadline, clock.monotonic, self._stopping))
+        mover = Mover(
+            table,
+            self._around.connect,
+            Scheduled(self._around.schema),
+            clock=self._clock,
+            told=lambda rows: self.count(counted, rows),
+        )
+        now = self._clock.monotonic()
+        deadline = now + (self._deadline - now) * _SHARE
+        moved = await mover.run(Budget(deadline, self._clock.monotonic, self._stopping))
         return moved.moved
 
     @asynccontextmanager

@@ -78,7 +78,16 @@ class JobRunner:
         if holding is None:
             around.observe(RunSkipped(self._job.name, slot, worker))
             return Report(skipped=1)
-        run = Run(job=self._job.name, slot=slot, worker=worker, around=around, stopping=budget.stopping)
+        clock = self._shared.clock
+        run = Run(
+            job=self._job.name,
+            slot=slot,
+            worker=worker,
+            around=around,
+            stopping=budget.stopping,
+            clock=clock,
+            deadline=min(clock.monotonic() + self._job.timeout, budget.deadline),
+        )
         return await self._run(run, holding, budget)
 
     async def rest(self, wake: asyncio.Event, seconds: float, *, worked: int) -> None:  # noqa: ARG002 -- a slot is a slot
