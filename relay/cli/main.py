@@ -6,7 +6,22 @@ from collections.abc import Sequence
 
 import psycopg
 
-from relay.cli import adopt, audit, config, dev, doctor, emit, failed, forget, grants, migrate, run, status, topics
+from relay.cli import (
+    adopt,
+    archive,
+    audit,
+    config,
+    dev,
+    doctor,
+    emit,
+    failed,
+    forget,
+    grants,
+    migrate,
+    run,
+    status,
+    topics,
+)
 from relay.cli.parts import warned
 from relay.errors import BrokerError, ConfigurationError, RelayError
 from relay.kernel.command import FAILED, MISUSED, complain, not_text, release
@@ -70,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     topics.add_to(commands)
     config.add_to(commands)
     audit.add_to(commands)
+    archive.add_to(commands)
     adopt.add_to(commands)
     dev.add_to(commands)
     return parser

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -15,6 +15,9 @@ from relay.errors import ConfigurationError
 from relay.kernel.code_duration import shown
 from relay.kernel.observe import Observe
 from relay.upkeep.events import RunFault
+
+if TYPE_CHECKING:
+    from relay.upkeep.archive.archive import Archive
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 # Calls a path by a method, within so many seconds.
@@ -34,6 +37,8 @@ class Surroundings:
     observe: Observe
     api: Api | None = None
     """Calls the internal API of HTTP jobs."""
+    archive: "Archive | None" = None
+    """Writes archived rows to files."""
 
 
 class Run:
@@ -86,6 +91,26 @@ class Run:
                 "WORKER_API_BASE_URL and WORKER_API_SERVICE_TOKEN are not set; HTTP jobs need both"
             )
         await self._around.api(method, path)
+
+    async def export(self, table: str | None = None) -> int:
+        """Write archived months that are over to files, and read them back; how many files.
+
+        Of all tables, or of one. What is wrong with one of several is a fault, and the others go on. Counted as
+        exported_files, exported_rows, exported_bytes and exports_verified. A run that ends early loses the file in
+        hand at most. Raises ConfigurationError where ARCHIVE_BUCKET or a package is missing.
+        """
+        from relay.upkeep.archive import in_run  # noqa: PLC0415 -- most jobs have no archive
+
+        return await in_run.export(self, self._around.archive, table)
+
+    async def drop_exported(self, table: str | None = None) -> int:
+        """Drop what was exported and verified 30 days ago, once its files were read back again; how many tables.
+
+        Counted as exports_dropped. A file that is missing or changed is a fault, and keeps its rows.
+        """
+        from relay.upkeep.archive import in_run  # noqa: PLC0415 -- the same
+
+        return await in_run.drop(self, self._around.archive, table)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:

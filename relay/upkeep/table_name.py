@@ -28,8 +28,8 @@ class TableName:
         parts = [_unquoted(part) for part in found.groups(default=schema)] if found else []
         if not parts or not all(part.strip() and len(part.encode()) <= _MOST_BYTES for part in parts):
             raise ValueError(
-                f'{shown(text)} is no name of a table; write it like sources, shop.sources or shop."with.dot", of up to '
-                f"{_MOST_BYTES} bytes each"
+                f'{shown(text)} is no name of a table; write it like sources, shop.sources or shop."with.dot", of up '
+                f"to {_MOST_BYTES} bytes each"
             )
         return cls(parts[0], parts[1])
 

@@ -8,7 +8,7 @@ import pytest
 
 from relay.upkeep.archive.archive import Insistence
 from relay.upkeep.table_name import TableName
-from tests.support.archives import FIRST, SECOND, THIRD, Shelf, archive, count, differences, exists, kept
+from tests.support.archives import FIRST, SECOND, THIRD, Shelf, archive, differences, exists, kept
 
 JANUARY = date(2026, 1, 1)
 
@@ -32,7 +32,8 @@ def test_months_that_are_over_are_exported_and_verified(database: str, tmp_path:
         ["public.sources 2026-01 part 1"],
     )
     assert (export.sealed, export.rows, export.state.value) == ("sources_2026_01_p1", 100, "verified")
-    assert export.drop_eligible_at and export.verified_at
+    assert export.drop_eligible_at
+    assert export.verified_at
     assert (export.drop_eligible_at - export.verified_at).days == 30
     assert [partition.month.month for partition in standing.waiting] == [2, 3]
     assert (tmp_path / export.files[0].name).stat().st_size == export.size == done.bytes

@@ -2,18 +2,19 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
+from importlib.util import find_spec
 
 from relay.errors import ArchiveError, ConfigurationError
 from relay.extras import installed_by
-from relay.upkeep.archive import catalog, crash_points, months, record, seal
+from relay.upkeep.archive import catalog, crash_points, months, names, record, seal
 from relay.upkeep.archive.catalog import Partition
 from relay.upkeep.archive.crash_points import Point
 from relay.upkeep.archive.lock import alone
 from relay.upkeep.archive.place import Place
 from relay.upkeep.archive.record import Export, File, State
-from relay.upkeep.archive.session import Connect, Session
+from relay.upkeep.archive.session import ARCHIVE, Connect, Session
 from relay.upkeep.archive.store import Store
 from relay.upkeep.archive.watch import StoppedError, Watch
 from relay.upkeep.table_name import TableName
@@ -36,11 +37,14 @@ class Done:
     stopped: bool = False
     """Whether whoever watches has ended it."""
 
-    def count(self, file: File) -> None:
+    def keep(self, file: File, watch: Watch) -> None:
         """One more file is where it belongs."""
         self.files += 1
         self.rows += file.rows
         self.bytes += file.bytes
+        watch.count("exported_files", 1)
+        watch.count("exported_rows", file.rows)
+        watch.count("exported_bytes", file.bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,17 @@ class Archive:
         self._connect = connect
         self._schema = schema
         self._place = place
+
+    def require(self) -> None:
+        """Raise ConfigurationError where files could be neither written nor read."""
+        _require_parquet()
+        self._place.open()
+
+    @property
+    def role(self) -> str:
+        """As which role it is connected to the database."""
+        with self._session() as session:
+            return session.user
 
     def origins(self, table: str | None = None) -> list[str]:
         """All tables that rows were archived of, or the one that is meant. Raises ConfigurationError."""
@@ -122,7 +137,12 @@ class Archive:
                     with _counted(done):
                         drop(session, store, export, careful, *early)
                         done.dropped.append(export)
+                        careful.count("exports_dropped", 1)
         return done
+
+    def restored(self, origin: str, month: date) -> TableName:
+        """Where the rows of a month come back to, unless somebody names another table."""
+        return TableName(ARCHIVE, names.of_restored(catalog.table_of(origin), month))
 
     def restore(
         self, origin: str, month: date, *, into: TableName, part: int | None = None, watch: Watch = _NOBODY
@@ -155,9 +175,10 @@ class Archive:
         for export in record.exports(session, origin, month):
             if export.state is State.SEALED:
                 if export.rows is None:
-                    export = write(session, store, export, watch, done.count)  # noqa: PLW2901 -- the same, further on
+                    export = write(session, store, export, watch, lambda file: done.keep(file, watch))  # noqa: PLW2901 -- the same, further on
                 _verify(session, store, export, watch)
                 done.verified.append(export)
+                watch.count("exports_verified", 1)
 
     @contextmanager
     def _at_work(self, origin: str, watch: Watch, done: Done) -> Iterator[tuple[Session, Store, Watch]]:
@@ -171,7 +192,7 @@ class Archive:
                 ping()
 
             try:
-                yield session, store, Watch(check, watch.tell)
+                yield session, store, replace(watch, check=check)
             except StoppedError:
                 done.stopped = True
 
@@ -213,10 +234,8 @@ def _require_month(session: Session, origin: str, month: date | None) -> None:
 
 def _require_parquet() -> None:
     """Raise ConfigurationError where what reads and writes the files is not installed."""
-    try:
-        import pyarrow.parquet  # noqa: PLC0415 -- an extra: whoever has no archive does without it
-    except ModuleNotFoundError as error:
+    if find_spec("pyarrow") is None:
         raise ConfigurationError(
-            f"archives are Parquet files, which need the package {error.name!r}, which is not installed; "
+            "archives are Parquet files, which need the package 'pyarrow', which is not installed; "
             f"run: {installed_by('archive')}"
-        ) from error
+        )

@@ -11,7 +11,6 @@ from relay.errors import ArchiveError
 from relay.upkeep.archive.columns import Column, Kind
 from relay.upkeep.archive.moments import DAYS, MICROSECONDS, Unit
 
-
 TYPES: Mapping[Kind, pa.DataType] = MappingProxyType(
     {
         Kind.BOOLEAN: pa.bool_(),

@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, Self
 
 import pyarrow as pa
 from pyarrow import parquet as pq
@@ -41,6 +41,7 @@ class Digest:
         self._sha256 = hashlib.sha256()
         self.bytes = 0
         self.closed = False
+        self.abandoned = False
 
     @property
     def sha256(self) -> str:
@@ -49,6 +50,8 @@ class Digest:
 
     def write(self, data: Any) -> int:
         """Write and count them."""
+        if self.abandoned:
+            return len(data)
         self._file.write(data)
         self._sha256.update(data)
         self.bytes += len(data)
@@ -84,8 +87,12 @@ class Writer:
         batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
         self._writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
 
-    def close(self) -> None:
-        """Write what stands at the end."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Write what stands at the end, unless there will be none."""
+        self.digest.abandoned = kind is not None
         self._writer.close()
 
 

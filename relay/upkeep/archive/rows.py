@@ -41,10 +41,11 @@ class Walk:
         self._narrow = _NARROW * len(layout.columns)
         self._key = [layout.columns.index(column) for column in layout.key]
 
-    def groups(self, last: Sequence[str]) -> Iterator[Group]:
+    def groups(self, last: Sequence[str], rows_at_most: int) -> Iterator[Group]:
         """Those after the row with this key; from the first one on where there is none."""
-        most = GROUP_ROWS
-        while True:
+        fitting = GROUP_ROWS
+        while rows_at_most:
+            most = min(fitting, rows_at_most)
             rows, size, ended = self._page(last, most)
             if not rows:
                 return
@@ -53,7 +54,8 @@ class Walk:
             if ended:
                 return
             # Rows that are asked for and do not fit are sent for nothing.
-            most = max(1, min(GROUP_ROWS, GROUP_BYTES * len(rows) // max(size, 1)))
+            fitting = max(1, min(GROUP_ROWS, GROUP_BYTES * len(rows) // max(size, 1)))
+            rows_at_most -= len(rows)
 
     def _page(self, last: Sequence[str], most: int) -> tuple[list[Row], int, bool]:
         """Rows, their size, and whether they are the last ones."""

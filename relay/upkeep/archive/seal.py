@@ -1,6 +1,5 @@
 """Setting a month aside: from one moment on, nobody writes to its table."""
 
-import hashlib
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -11,7 +10,7 @@ from psycopg import errors as pg
 from psycopg import sql
 
 from relay.errors import ArchiveError, ConfigurationError
-from relay.upkeep.archive import catalog, crash_points, months, record
+from relay.upkeep.archive import catalog, crash_points, months, names, record
 from relay.upkeep.archive.catalog import Partition
 from relay.upkeep.archive.crash_points import Point
 from relay.upkeep.archive.session import Session, archived, ask, template
@@ -21,8 +20,6 @@ from relay.upkeep.archive.watch import Watch
 _LOCK_TIMEOUT: Final = "1s"
 _ATTEMPTS: Final = 20
 _PAUSE: Final = 0.5
-# Postgres cuts a longer name.
-_MOST_BYTES: Final = 63
 
 Sleep = Callable[[float], None]
 
@@ -58,7 +55,7 @@ def _seal(session: Session, origin: str, partition: Partition) -> None:
     with session.transaction(lock_timeout=_LOCK_TIMEOUT) as connection:
         (row,) = ask(connection, "next_part", {"origin": origin, "month": partition.month})
         (part,) = row.values()
-        sealed = _name(catalog.table_of(origin), partition.month, part)
+        sealed = names.of_part(catalog.table_of(origin), partition.month, part)
         here = archived(partition.name)
         try:
             connection.execute(template("detach").format(parent=archived(partition.parent), partition=here))
@@ -76,20 +73,6 @@ def _has_rows(session: Session, partition: Partition) -> bool:
     with session.transaction() as connection:
         found = connection.execute(template("any_row").format(table=archived(partition.name))).fetchone()
     return found == (True,)
-
-
-def _name(table: str, month: date, part: int) -> str:
-    end = f"_{months.in_names(month)}_p{part}"
-    room = _MOST_BYTES - len(end.encode())
-    return f"{_cut(table, room)}{end}"
-
-
-def _cut(table: str, room: int) -> str:
-    """The name, or as much of it as fits, and what tells it from others that begin like it."""
-    if len(table.encode()) <= room:
-        return table
-    told = f"_{hashlib.sha256(table.encode()).hexdigest()[:8]}"
-    return table.encode()[: room - len(told)].decode(errors="ignore") + told
 
 
 def named(partitions: Iterable[Partition]) -> str:

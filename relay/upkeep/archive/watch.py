@@ -13,9 +13,11 @@ def _nothing(*_: object) -> None: ...
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Both are called by the thread that works, often."""
+    """All are called by the thread that works."""
 
     check: Callable[[], None] = _nothing
-    """Raises where the work is to go no further."""
+    """Raises where the work is to go no further. Called often."""
     tell: Callable[[str, int], None] = _nothing
-    """What is counted, and how much of it there is."""
+    """What is under way, and how much of it is done by now. Called often."""
+    count: Callable[[str, int], None] = _nothing
+    """What is done and recorded, and how much more of it."""

@@ -4,10 +4,9 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import quote
 
 from relay.errors import ArchiveError, InvariantError
-from relay.upkeep.archive import catalog, crash_points, months, record
+from relay.upkeep.archive import catalog, crash_points, months, names, record
 from relay.upkeep.archive.catalog import Layout
 from relay.upkeep.archive.crash_points import Point
 from relay.upkeep.archive.parquet import Origin, Writer
@@ -48,7 +47,7 @@ def write(  # noqa: PLR0913, PLR0917 -- what an export needs
         )
     layout = catalog.layout(session, oid, export.sealed)
     walk = Walk(session, export.sealed, layout)
-    while (groups := _Groups(walk, export)).any:
+    while (groups := _Groups(walk, export, bounds.rows)).any:
         export = _add(session, export, _written(store, export, layout, groups, watch, bounds))
         kept(export.files[-1])
     _require_all(session, export)
@@ -60,9 +59,9 @@ def write(  # noqa: PLR0913, PLR0917 -- what an export needs
 class _Groups:
     """What comes after the files that there are."""
 
-    def __init__(self, walk: Walk, export: Export) -> None:
+    def __init__(self, walk: Walk, export: Export, rows: int) -> None:
         self.before: tuple[str, ...] = export.files[-1].last if export.files else ()
-        self._groups = walk.groups(self.before)
+        self._groups = walk.groups(self.before, rows)
         self._first = next(self._groups, None)
 
     @property
@@ -81,23 +80,20 @@ def _written(  # noqa: PLR0913, PLR0917 -- what a file is made of
     store: Store, export: Export, layout: Layout, groups: _Groups, watch: Watch, bounds: Bounds
 ) -> File:
     origin = Origin(export.origin, export.month, export.part, len(export.files) + 1)
-    folder = _encoded(catalog.table_of(export.origin))
-    with store.draft(folder) as draft:
-        writer = Writer(draft.file, layout, origin)
-        rows, last = 0, groups.before
-        for group in groups:
-            watch.check()
-            writer.write(group)
-            rows, last = rows + len(group.rows), group.last
-            watch.tell("rows exported", export.written + rows)
-            crash_points.reached(Point.GROUP_AFTER)
-            if rows >= bounds.rows or writer.digest.bytes >= bounds.bytes:
-                break
-        writer.close()
+    table = catalog.table_of(export.origin)
+    with store.draft(names.folder_of(table)) as draft:
+        with Writer(draft.file, layout, origin) as writer:
+            rows, last = 0, groups.before
+            for group in groups:
+                watch.check()
+                writer.write(group)
+                rows, last = rows + len(group.rows), group.last
+                watch.tell("rows exported", export.written + rows)
+                crash_points.reached(Point.GROUP_AFTER)
+                if writer.digest.bytes >= bounds.bytes:
+                    break
         sha256, size = writer.digest.sha256, writer.digest.bytes
-        name = (
-            f"{folder}/{folder}_{months.in_names(export.month)}_p{export.part}_{origin.number:04}_{sha256[:12]}.parquet"
-        )
+        name = names.of_file(table, export.month, export.part, origin.number, sha256)
         crash_points.reached(Point.PUT_BEFORE)
         draft.keep(name, watch.check)
     crash_points.reached(Point.PUT_AFTER)
@@ -124,9 +120,3 @@ def again(export: Export) -> str:
     """The command that exports a part anew."""
     table, month = shlex.quote(export.origin), months.written(export.month)
     return f"python -m relay archive export --table {table} --month {month} --again"
-
-
-def _encoded(table: str) -> str:
-    """A name as one part of a path, on any file system, and in a URL."""
-    encoded = quote(table, safe="")
-    return encoded.replace(".", "%2E", 1) if encoded.startswith(".") else encoded
