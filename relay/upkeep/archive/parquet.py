@@ -21,6 +21,8 @@ from relay.upkeep.archive.rows import Group
 ABOUT: Final = b"outbox_relay"
 TYPE: Final = b"postgres_type"
 
+_BATCH_ROWS: Final = 2_000
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -101,7 +103,7 @@ class Reader:
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         try:
-            self._file = pq.ParquetFile(file)
+            self._file = pq.ParquetFile(file, pre_buffer=False)
             about = json.loads((self._file.schema_arrow.metadata or {})[ABOUT])
             self.columns = [
                 Column(each["name"], each["type"], Kind(each["kind"]), each["not_null"]) for each in about["columns"]
@@ -118,11 +120,13 @@ class Reader:
 
     def records(self) -> Iterator[list[tuple[Any, ...]]]:
         """All rows, some at a time, as COPY takes them."""
-        for batch in self._file.iter_batches(batch_size=2_000):
-            columns = [
-                arrow.values(column.kind, found) for column, found in zip(self.columns, batch.columns, strict=True)
-            ]
-            yield list(zip(*columns, strict=True))
+        # A batch over several groups could be of any size.
+        for number in range(self._file.num_row_groups):
+            for batch in self._file.iter_batches(_BATCH_ROWS, row_groups=[number]):
+                columns = [
+                    arrow.values(column.kind, found) for column, found in zip(self.columns, batch.columns, strict=True)
+                ]
+                yield list(zip(*columns, strict=True))
 
 
 def _schema(layout: Layout, origin: Origin) -> pa.Schema:

@@ -14,7 +14,7 @@ from relay.upkeep.archive.store import Store
 from relay.upkeep_settings import UpkeepSettings
 
 _LOCAL = ("", "file", "local")
-_SECONDS_TO_CONNECT, _SECONDS_TO_ANSWER, _ATTEMPTS = 10, 60, 5
+_SECONDS_TO_CONNECT, _SECONDS_TO_ANSWER, _ATTEMPTS = 10, 30, 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,11 +70,9 @@ class Walk:
                     rows.append(row)
                     size += narrow + sum([len(row[place] or b"") for place in wide])
                     if size >= GROUP_BYTES:
-                        break
-                else:
-                    return rows, size, len(rows) < most
-            # To leave COPY in its midst is to cancel it.
-            raise Rollback
+                        # It is cancelled where the block is left by an error, and so is the transaction.
+                        raise Rollback
+            return rows, size, len(rows) < most
         return rows, size, False
 
     def statement(self, last: Sequence[str], most: int) -> sql.Composed:
