@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -23,6 +23,9 @@ from relay.upkeep.http import HttpCall
 from relay.upkeep.mover import Mover
 from relay.upkeep.position import Scheduled
 from relay.upkeep.table import Table
+
+if TYPE_CHECKING:
+    from relay.upkeep.archive.archive import Archive
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 # Makes a call of the internal API, within so many seconds.
@@ -44,6 +47,8 @@ class Surroundings:
     observe: Observe
     api: Api | None = None
     """Calls the internal API of HTTP jobs."""
+    archive: "Archive | None" = None
+    """Writes archived rows to files."""
 
 
 class Run:
@@ -137,6 +142,26 @@ class Run:
         deadline = now + (self._deadline - now) * _SHARE
         moved = await mover.run(Budget(deadline, self._clock.monotonic, self._stopping))
         return moved.moved
+
+    async def export(self, table: str | None = None) -> int:
+        """Write archived months that are over to files, and read them back; how many files.
+
+        Of all tables, or of one. What is wrong with one of several is a fault, and the others go on. Counted as
+        exported_files, exported_rows, exported_bytes and exports_verified. A run that ends early loses the file in
+        hand at most. Raises ConfigurationError where ARCHIVE_BUCKET or a package is missing.
+        """
+        from relay.upkeep.archive import in_run  # noqa: PLC0415 -- most jobs have no archive
+
+        return await in_run.export(self, self._around.archive, table)
+
+    async def drop_exported(self, table: str | None = None) -> int:
+        """Drop what was exported and verified 30 days ago, once its files were read back again; how many tables.
+
+        Counted as exports_dropped. A file that is missing or changed is a fault, and keeps its rows.
+        """
+        from relay.upkeep.archive import in_run  # noqa: PLC0415 -- the same
+
+        return await in_run.drop(self, self._around.archive, table)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
