@@ -13,7 +13,6 @@ from relay.upkeep import Child, Jobs, Run, Table
 
 MINUTE: Final = float(os.environ.get("MINUTE_SECONDS", "60"))  # shorter where nobody has hours to watch
 TYPE: Final = "storm.announced"
-SERVICES: Final = ("coast", "alps")
 REGISTER: Final = Path(__file__).with_name("register.sql").read_bytes()
 HISTORY: Final = Child("inbox_history", "delivery_id", "at")
 DELIVERIES: Final = Table(name="inbox_deliveries", age="finished_at", older_than="90d", children=(HISTORY,))
@@ -26,7 +25,7 @@ outside = partial(httpx.AsyncClient, base_url=os.environ.get("OUTSIDE_URL", ""))
 async def ingest(run: Run) -> None:
     """Read every service; one that fails, or says what nobody understands, is none of the others' business."""
     async with outside() as services:
-        for service in SERVICES:
+        for service in ("coast", "alps"):
             try:
                 reports = (await services.get(f"/reports/{service}")).raise_for_status().json()
                 async with run.transaction() as connection:
