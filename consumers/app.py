@@ -1,7 +1,6 @@
 """A consumer as its author writes it: which events it acts on, by which functions, and how."""
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
@@ -279,15 +278,16 @@ class Consumer:
     def on_invalid(self, function: _Handler) -> _Handler:
         """Register what deactivates a recipient that a confirming function called `Invalid`.
 
-        It is called with an InvalidRecipient before the delivery ends, at least once; where it raises, later again.
+        It is called with an InvalidRecipient, and with a ConfirmContext where it takes a second argument, before the
+        delivery ends, at least once; where it raises, later again.
         """
         self._need_inbox("@consumer.on_invalid")
-        if not inspect.iscoroutinefunction(function):
+        in_thread, with_context = shape(function, "invalid")
+        if in_thread:
             raise ConfigurationError("what @consumer.on_invalid registers has to be async def")
         if self.confirmers.on_invalid is not None:
             raise ConfigurationError("there is an @consumer.on_invalid already")
-        invalid: OnInvalid = function
-        self.confirmers.on_invalid = invalid
+        self.confirmers.on_invalid = OnInvalid(function, with_context)
         return function
 
     async def run(

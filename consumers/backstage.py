@@ -112,6 +112,7 @@ class Backstage:
             shard=settings.inbox_shard_index,
             shards=settings.inbox_shard_count,
             retention=settings.inbox_retention or None,
+            retention_to=settings.inbox_retention_to,
         )
         built = building.build(
             place,

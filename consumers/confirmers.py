@@ -47,7 +47,16 @@ class InvalidRecipient:
     reason: str
 
 
-OnInvalid = Callable[[InvalidRecipient], Awaitable[None]]
+@dataclass(frozen=True, slots=True, eq=False)
+class OnInvalid:
+    """What deactivates recipients."""
+
+    function: Callable[..., Awaitable[None]]
+    with_context: bool
+
+    def call(self, invalid: InvalidRecipient, context: Any) -> Awaitable[None]:
+        """Call the function with as many arguments as it takes."""
+        return self.function(invalid, context) if self.with_context else self.function(invalid)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

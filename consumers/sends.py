@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import structlog
 from structlog.typing import FilteringBoundLogger
 
+from consumers.blocks import Transaction
 from consumers.context import Surroundings
 from consumers.handlers import Handlers
 from consumers.threads import Threads
@@ -21,7 +22,7 @@ class Sends(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConfirmContext:
-    """What a confirming function receives beside its tickets, where it takes a second argument."""
+    """What whoever confirms or deactivates receives as a second argument, where it takes one."""
 
     event_type: str
     _around: Surroundings
@@ -40,6 +41,12 @@ class ConfirmContext:
     def stopping(self) -> bool:
         """Whether the process is asked to stop."""
         return self._around.stopping()
+
+    def transaction(self) -> Transaction:
+        """A transaction in the inbox's database: `async with ctx.transaction() as connection:`; `with` in a thread."""
+        effects = self._around.effects
+        assert effects is not None  # noqa: S101 -- sends are confirmed by an inbox alone, which has them
+        return Transaction(effects, None, self._around.loop)
 
     @property
     def log(self) -> FilteringBoundLogger:

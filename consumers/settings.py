@@ -79,6 +79,8 @@ class Settings(PubSubSettings, UpkeepSettings):
     """And at most; keep it below the limit of the proxy before it: Heroku's router gives up at 30s. 30s"""
     inbox_retention: Duration = parse("90d")
     """How long a delivery is kept that was done or discarded; longer than the broker repeats. 0 keeps all. 90d"""
+    inbox_retention_to: Literal["nowhere", "archive"] = "nowhere"
+    """Where deliveries go after it: nowhere, or with their history into the schema archive. nowhere"""
     relay_schema: Annotated[str, Field(min_length=1)] = "public"
     """The schema of an outbox in the same database: for source='outbox', and what `reconcile` rebuilds from. public"""
     inbox_shard_index: Annotated[int, Field(ge=0)] = 0
@@ -111,7 +113,7 @@ class Settings(PubSubSettings, UpkeepSettings):
     dyno: str = ""
     """What Heroku calls this process, such as worker.1."""
 
-    @field_validator("consumers_log_level", mode="before")
+    @field_validator("consumers_log_level", "inbox_retention_to", mode="before")
     @classmethod
     def _lower(cls, value: object) -> object:
         return value.strip().lower() if isinstance(value, str) else value

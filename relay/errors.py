@@ -15,6 +15,7 @@ RelayError
 ├── MoveError                 rows that are over could not be moved; they are where they were
 ├── OperateError              an operator's command could not be finished
 ├── AuditError                the audit could not be finished
+├── ArchiveError              something of an archive could not be done; what was done before is recorded
 └── DevError                  the embedded stack could not be started
 """
 
@@ -102,6 +103,10 @@ class OperateError(RelayError):
 
 class AuditError(RelayError):
     """The audit could not be finished."""
+
+
+class ArchiveError(RelayError):
+    """Something of an archive could not be done; what was done before is recorded, and the next call goes on there."""
 
 
 class DevError(RelayError):

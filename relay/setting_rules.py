@@ -1,6 +1,7 @@
 """Which settings cannot both be meant, each rule with the sentence that says so."""
 
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from typing import Any
 
 from relay.envelope import topic_fault
@@ -11,6 +12,7 @@ from relay.setting_base import ends_too_late
 
 # How long a topic that fails is left alone at first; each next pause is double.
 FIRST_OUTAGE = parse("500ms")
+SHORTEST_RETENTION = parse("1h")
 _BELOW = (("relay_publish_budget_ms", "relay_idle_tx_ms", "or the database ends batches that still wait"),)
 _AT_MOST = (
     ("relay_retry_base_ms", "relay_retry_max_ms"),
@@ -28,6 +30,11 @@ def inconsistencies(value: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"RELAY_OUTAGE_MAX_MS ({written(outage)}) is shorter than the first pause after the broker failed "
             f"({written(FIRST_OUTAGE)}); set it to {written(FIRST_OUTAGE)} or more"
+        )
+    if timedelta(0) < value["relay_retention"] < SHORTEST_RETENTION:
+        yield (
+            f"RELAY_RETENTION is {written(value['relay_retention'])}, and nobody would see what became of an event; "
+            f"give {written(SHORTEST_RETENTION)} or more, such as 30d, or 0 to keep all"
         )
     yield from ends_too_late("RELAY_SHUTDOWN_MS", value["relay_shutdown_ms"], value["dyno"])
     if fault := topic_fault(value["relay_topic"]):

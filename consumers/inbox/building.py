@@ -19,7 +19,7 @@ from consumers.events import StartWarning
 from consumers.handlers import Handlers
 from consumers.inbox.backlog import InboxBacklog, Tally
 from consumers.inbox.claiming import Claiming
-from consumers.inbox.cleaning import Cleaning
+from consumers.inbox.cleaning import Cleaning, finished_deliveries
 from consumers.inbox.confirming import Confirming
 from consumers.inbox.connections import Connections
 from consumers.inbox.effects import InboxEffects
@@ -50,6 +50,7 @@ from relay.kernel.runner import Runner
 from relay.postgres.connect import connect_async
 from relay.postgres.schema import Versions
 from relay.postgres.wire import Row
+from relay.upkeep.table import Destination
 
 _FORGETS: Final = (
     "INBOX_RETENTION is {}, and the subscription keeps messages for {}: one that is delivered again after its delivery "
@@ -73,6 +74,8 @@ class Place:
     shards: int = 1
     retention: timedelta | None = None
     """How long what has ended is kept; None is for good."""
+    retention_to: Destination = "nowhere"
+    """Where it goes then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +196,10 @@ def build(  # noqa: PLR0913 -- each by its name
         runners.append(
             Cleaning(
                 aside,
+                finished_deliveries(place.schema, consumer, place.retention, place.retention_to),
+                connect,
                 consumer=consumer,
                 owner=identity.owner,
-                retention=place.retention,
                 clock=clock,
                 observe=observe,
             )

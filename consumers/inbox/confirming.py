@@ -174,6 +174,7 @@ class Round:
         """Have recipients that are none deactivated before that is written, or else asked about anew."""
         deactivate = self._on_invalid
         invalid = [place for place, each in enumerate(said) if each.verdict is Verdict.INVALID]
+        context = ConfirmContext(self._confirmer.event_type, self._around)
         if deactivate is None or not invalid:
             return said
         turn = asyncio.Semaphore(_DEACTIVATED_AT_ONCE)
@@ -183,7 +184,7 @@ class Round:
         async def deactivated(place: int) -> None:
             async with turn:
                 try:
-                    await deactivate(_invalid(said[place]))
+                    await deactivate.call(_invalid(said[place]), context)
                 except (KeyboardInterrupt, GeneratorExit, asyncio.CancelledError):
                     raise
                 except BaseException as error:  # noqa: BLE001 -- whatever the user's own code raises concerns this one alone

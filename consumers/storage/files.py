@@ -8,11 +8,11 @@ from io import BytesIO
 from pathlib import Path
 from stat import S_ISREG
 from typing import BinaryIO
-from uuid import uuid4
 
 from consumers.storage.manifest import SUFFIX, Whole, read, written
 from consumers.storage.output import digest, reading
 from consumers.storage.target import Check, Published
+from relay.kernel.whole_files import part_beside, sync
 
 _LOCK = ".artifacts.lock"
 
@@ -39,7 +39,7 @@ class FileTarget:
         place = self._root / name
         with _unnamed(name):
             place.parent.mkdir(parents=True, exist_ok=True)
-            with _part(place) as part:
+            with part_beside(place) as part:
                 with reading(file) as source:
                     whole = _filled(part, source, check)
                 with _alone_in(place.parent):
@@ -49,10 +49,10 @@ class FileTarget:
                         return Published(before, ours=False)
                     _manifest(place).unlink(missing_ok=True)
                     part.replace(place)
-                    with _part(place) as manifest:
+                    with part_beside(place) as manifest:
                         _filled(manifest, BytesIO(written(whole)), check)
                         manifest.replace(_manifest(place))
-                    _sync(place.parent)
+                    sync(place.parent)
         return Published(whole, ours=True)
 
 
@@ -63,16 +63,6 @@ def _unnamed(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise OSError(error.errno, f"artifact {name!r} could not be stored: {error.strerror}") from None
-
-
-@contextmanager
-def _part(place: Path) -> Iterator[Path]:
-    """A name on the file system of the place; what is there is gone afterwards, unless it was renamed."""
-    part = place.with_name(f".{uuid4().hex}.part")
-    try:
-        yield part
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _filled(part: Path, source: BinaryIO, check: Check) -> Whole:
@@ -93,14 +83,6 @@ def _alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _manifest(place: Path) -> Path:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from consumers.app import Consumer
 from consumers.errors import UsageError
@@ -24,6 +24,8 @@ class Place:
     connections: int = 4
     retention: timedelta | None = None
     """How long what has ended is kept; None is for good."""
+    retention_to: Literal["nowhere", "archive"] = "nowhere"
+    """Where it goes then."""
     shard: int = 0
     shards: int = 1
 
@@ -64,6 +66,7 @@ class Database:
                 shard=place.shard,
                 shards=place.shards,
                 retention=place.retention,
+                retention_to=place.retention_to,
             ),
             consumer=consumer.name,
             handlers=consumer.handlers,

@@ -8,6 +8,7 @@ import psycopg
 
 from relay.cli import (
     adopt,
+    archive,
     audit,
     config,
     dev,
@@ -86,6 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     topics.add_to(commands)
     config.add_to(commands)
     audit.add_to(commands)
+    archive.add_to(commands)
     adopt.add_to(commands)
     dev.add_to(commands)
     return parser

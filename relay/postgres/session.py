@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import psycopg
 
+from relay.postgres.answering import answered
 from relay.postgres.statements import search_path
 from relay.postgres.wire import COMMIT, Row, Statement, Wire
 
@@ -53,9 +54,8 @@ class Session:
         """The rows of each, which must return some; what they do is done together or not at all. Raises as `ask`."""
         async with self._turn:
             try:
-                async with asyncio.timeout(self._patience):
-                    skew = self._skew()
-                    return await self._say([(name, {**values, "skew": skew}) for name, values in statements])
+                skew = self._skew()
+                return await self._say([(name, {**values, "skew": skew}) for name, values in statements])
             except UNKEPT:
                 if self._wire is not None and self._wire.shared:
                     await self._drop()  # its transaction is open, and takes nothing more
@@ -85,18 +85,23 @@ class Session:
     async def _say(self, statements: Sequence[tuple[str, Mapping[str, object]]]) -> list[list[Row]]:
         if self._wire is None or self._wire.ended:
             await self._drop()
-            if self._is_cut:
-                raise OSError("the connection is cut")
-            self._wire = Wire(await self._connect(), self._statement, self._enter)
-            if self._is_cut:
-                raise OSError("the connection was cut as it was made")
+            self._wire = await self._made()
         wire = self._wire
         calls = [wire.call(name, values) for name, values in statements]
-        if wire.shared:
-            answers = await wire.say(*wire.begin(), *calls, COMMIT)
-            return answers[-len(calls) :]
         # Those of one message are one transaction.
-        return await wire.say(*calls)
+        said = (*wire.begin(), *calls, COMMIT) if wire.shared else calls
+        answers = await answered(wire.connection, wire.say(*said), self._patience)
+        return answers[-len(calls) :]
+
+    async def _made(self) -> Wire:
+        if self._is_cut:
+            raise OSError("the connection is cut")
+        async with asyncio.timeout(self._patience):
+            wire = Wire(await self._connect(), self._statement, self._enter)
+        if self._is_cut:
+            await wire.close()
+            raise OSError("the connection was cut as it was made")
+        return wire
 
     async def _drop(self) -> None:
         wire, self._wire = self._wire, None

@@ -55,7 +55,7 @@ class Wire:
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], statement: Statement, enter: Values) -> None:
         connection.adapters.register_loader("jsonb", Unread)
-        self._connection = connection
+        self.connection = connection
         self._statement = statement
         self._quoting = psycopg.AsyncClientCursor(connection)
         self._shared = connection.prepare_threshold is None
@@ -100,11 +100,11 @@ class Wire:
             case []:
                 return "'{}'"
             case _:
-                return sql.Literal(value).as_string(self._connection)
+                return sql.Literal(value).as_string(self.connection)
 
     async def say(self, *statements: str) -> list[list[Row]]:
         """Send statements in one message; answer with the rows of each that returns any."""
-        cursor = self._connection.cursor()
+        cursor = self.connection.cursor()
         owed, self._owed = self._owed, []
         for message in filter(None, (owed, statements)):
             await cursor.execute(";\n".join(message).encode(), prepare=False)
@@ -121,18 +121,18 @@ class Wire:
         """Whether the server has said by now that the session is over: a relay that slept has had it idle for long."""
         try:
             for _ in range(2):  # its last words, and then the end itself
-                self._connection.pgconn.consume_input()
+                self.connection.pgconn.consume_input()
         except psycopg.OperationalError:
             return True
         return False
 
     def cut(self) -> None:
         """End the session without a word to the server, as the end of the process would."""
-        self._connection.pgconn.finish()
+        self.connection.pgconn.finish()
 
     async def close(self) -> None:
         """End the session."""
-        await self._connection.close()
+        await self.connection.close()
 
 
 class Unread(Loader):

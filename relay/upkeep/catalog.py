@@ -90,9 +90,10 @@ class Catalog:
     def __init__(self, say: Transactions) -> None:
         self._say = say
 
-    async def described(self, table: Table) -> Described:
-        """The table, when all of it is as its description says."""
-        ((cutoff, role),) = await self._asked("catalog_cutoff", seconds=table.after.total_seconds())
+    async def described(self, table: Table, before: float | None = None) -> Described:
+        """The table, when all of it is as its description says; where it is given, what is from before then is over."""
+        seconds = table.after.total_seconds()
+        ((cutoff, role),) = await self._asked("catalog_cutoff", seconds=seconds, before=before)
         found = await self._found(table.place, table, role, held=True)
         key = await self._key(found, table)
         archived = table.to == "archive"

@@ -6,13 +6,12 @@ from typing import Final
 
 from psycopg import errors as pg
 
-from relay.errors import ConfigurationError, MoveError, SchemaError
+from relay.errors import ConfigurationError, MoveError
 from relay.upkeep.shelf import SCHEMA
 from relay.upkeep.table import Table
 
 # Somebody else was in the way for a moment, or it took too long: the page was left as it was.
 PASSING: Final = (pg.LockNotAvailable, pg.DeadlockDetected, pg.SerializationFailure, pg.QueryCanceled)
-SCHEDULE: Final = "relay_schedule"
 
 
 def lacks_month(error: pg.CheckViolation) -> bool:
@@ -21,8 +20,8 @@ def lacks_month(error: pg.CheckViolation) -> bool:
 
 
 @contextmanager
-def in_words(table: Table, schema: str) -> Iterator[None]:
-    """Raises ConfigurationError, SchemaError and MoveError in place of what they are about."""
+def in_words(table: Table) -> Iterator[None]:
+    """Raises ConfigurationError and MoveError in place of what they are about."""
     try:
         yield
     except (pg.ForeignKeyViolation, pg.RestrictViolation) as error:
@@ -50,11 +49,4 @@ def in_words(table: Table, schema: str) -> Iterator[None]:
         raise ConfigurationError(
             f"rows of {table.place} may not be moved: {error.diag.message_primary}; docs/retention.md says which "
             "rights that takes"
-        ) from error
-    except pg.UndefinedTable as error:
-        if SCHEDULE not in (error.diag.message_primary or ""):
-            raise
-        raise SchemaError(
-            f"schema {schema!r} has no table {SCHEDULE}, where a mover notes how far it is; run: python -m relay "
-            "migrate, or python -m consumers migrate"
         ) from error

@@ -55,15 +55,17 @@ class History:
             return None
         return int(found)
 
-    async def end(self, found: int | None, ended: RunEnded, *, hurry: bool) -> None:
-        """Write how the run of this id has ended; `hurry` where the process is about to."""
+    async def end(self, found: int | None, ended: RunEnded, *, hurry: bool) -> bool:
+        """Write how the run of this id has ended, and say whether that went well; `hurry` where the process ends."""
         if found is None:
-            return
+            return False
         try:
             async with asyncio.timeout(HURRY_SECONDS if hurry else None):
                 await self._session.ask("run_end", {"id": found, **self._as_kept(ended)})
         except Exception as error:  # noqa: BLE001 -- whatever it is, the job has run
             self._observe(RunUnrecorded(ended.job, ended.worker, error))
+            return False
+        return True
 
     async def prune(self, run: Run) -> None:
         """Remove what is over, where it is time to look for it."""

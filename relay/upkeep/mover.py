@@ -26,7 +26,6 @@ from relay.upkeep.transactions import FIRST, Transactions, raw, template
 PAUSES: Final = 4
 # Where somebody has a whole table for himself.
 LOCKED_SECONDS: Final = 1.0
-PAGES_A_NOTE: Final = 20
 # Months of a shelf may be sealed while they are written to, but not that often.
 _MOST_SEALED: Final = 3
 
@@ -45,23 +44,25 @@ class Moved:
 class Mover:
     """That of one table.
 
-    `schema` has relay_schedule, `connect` makes a connection in autocommit mode, and `told` hears of each page how many
-    rows were moved.
+    `connect` makes a connection in autocommit mode; `told` hears of each page how many rows were moved. Where `before`
+    is given, in seconds since 1970, what is older is over.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- each by its name
         self,
         table: Table,
         connect: Callable[[], Awaitable[psycopg.AsyncConnection[Any]]],
-        schema: str,
+        position: Position,
         *,
         clock: Clock | None = None,
         told: Callable[[int], None] = lambda _: None,
+        before: float | None = None,
     ) -> None:
         self._table = table
         self._connect = connect
-        self._schema = schema
+        self._position = position
         self._clock = clock or SystemClock()
+        self._before = before
         self._told = told
 
     async def run(self, budget: Budget) -> Moved:
@@ -72,14 +73,14 @@ class Mover:
         """
         connection = await self._connect()
         try:
-            with in_words(self._table, self._schema):
+            with in_words(self._table):
                 return await (await self._walk(connection, budget)).go()
         finally:
             await connection.close()
 
     async def _walk(self, connection: psycopg.AsyncConnection[Any], budget: Budget) -> "_Walk":
         ask, say = Transactions(connection, "catalog_enter"), Transactions(connection, "mover_enter")
-        described = await Catalog(ask).described(self._table)
+        described = await Catalog(ask).described(self._table, self._before)
         await self._try_condition(say)
         archived = self._table.to == "archive"
         shelves = [Shelf(relation, described.role) for relation in described.relations] if archived else []
@@ -90,7 +91,8 @@ class Mover:
             shelves,
             ask=ask,
             say=say,
-            position=Position(say, self._schema, described),
+            position=self._position,
+            after=await self._position.begin(say, described),
             budget=budget,
             clock=self._clock,
             told=self._told,
@@ -119,6 +121,7 @@ class _Walk:
         ask: Transactions,
         say: Transactions,
         position: Position,
+        after: Key | None,
         budget: Budget,
         clock: Clock,
         told: Callable[[int], None],
@@ -129,6 +132,7 @@ class _Walk:
         self._ask = ask
         self._say = say
         self._position = position
+        self._after = after
         self._budget = budget
         self._clock = clock
         self._told = told
@@ -137,23 +141,21 @@ class _Walk:
 
     async def go(self) -> Moved:
         """Page after page."""
-        after = await self._position.read()
-        read = moved = pages = 0
+        after, read, moved = self._after, 0, 0
         while not self._budget.spent(read):
             began, asked = self._clock.monotonic(), self._rows
             looked = await self._look(after)
             count = None if looked is None else await self._move(after, looked)
             if looked is not None and count is not None:
-                read, moved, pages = read + looked.read, moved + count, pages + 1
-                after = looked.last or after
+                read, moved, after = read + looked.read, moved + count, looked.last or after
                 if looked.read < asked or looked.is_young:
-                    await self._position.note(None)
+                    await self._position.end(None)
                     return Moved(read, moved, finished=True)
-                if pages % PAGES_A_NOTE == 0:
-                    await self._position.note(after)
+                if not await self._position.note(after):
+                    return Moved(read, moved, finished=False)
             took = self._clock.monotonic() - began
             await self._pause(max(PAUSES * took, asked / self._table.rate - took))
-        await self._position.note(after)
+        await self._position.end(after)
         return Moved(read, moved, finished=False)
 
     async def _look(self, after: Key | None) -> Looked | None:

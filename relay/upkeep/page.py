@@ -23,7 +23,7 @@ class Looked:
     last: Key | None
     """Of its last row; None where there is none."""
     is_young: bool
-    """Nothing behind it can be over."""
+    """By its last row: nothing behind that can be over."""
     months: tuple[Sequence[str], ...]
     """Of what is over, to be archived: of the table, and of each child."""
 

@@ -2,41 +2,75 @@
 
 import hashlib
 import json
-from typing import Final
+from typing import Final, Protocol
 
+from psycopg import errors as pg
 from psycopg import sql
 
+from relay.errors import SchemaError
 from relay.upkeep.catalog import Described
-from relay.upkeep.faults import SCHEDULE
 from relay.upkeep.page import Key
 from relay.upkeep.transactions import Transactions, template
 
 _LONGEST_NAME: Final = 200
+PAGES_A_NOTE: Final = 20
 
 
-class Position:
-    """That of one walk. What is lost of it is read once more, and does no harm."""
+class Position(Protocol):
+    """Where a walk is. What is lost of it is read once more, and does no harm."""
 
-    def __init__(self, say: Transactions, schema: str, described: Described) -> None:
-        self._say = say
-        parent = described.parent
+    async def begin(self, say: Transactions, described: Described) -> Key | None:
+        """Behind which row to go on; None for the first one."""
+        ...
+
+    async def note(self, after: Key | None) -> bool:
+        """A page has come so far; False where somebody else goes on with the walk."""
+        ...
+
+    async def end(self, after: Key | None) -> None:
+        """Go on there the next time; where the round is finished there is none."""
+        ...
+
+
+class Scheduled:
+    """That of a mover of `relay_schedule` in a schema."""
+
+    def __init__(self, schema: str) -> None:
+        self._schema = schema
+        self._say: Transactions | None = None
+        self._parts: dict[str, sql.Composable] = {}
+        self._noted: Key | None = None
+        self._pages = 0
+
+    async def begin(self, say: Transactions, described: Described) -> Key | None:
+        """Behind which row to go on. Raises SchemaError where there is no such table."""
+        self._say, parent = say, described.parent
         way = [described.table.age, described.table.where, *((column.name, column.type) for column in parent.key)]
-        self._parts: dict[str, sql.Composable] = {
-            "schedule": sql.Identifier(schema, SCHEDULE),
+        self._parts = {
+            "schedule": sql.Identifier(self._schema, "relay_schedule"),
             "name": sql.Literal(f"move:{parent.origin}"[:_LONGEST_NAME]),
             "walk": sql.Literal(hashlib.sha256(json.dumps(way).encode()).hexdigest()[:16]),
         }
-        self._noted: Key | None = None
-
-    async def read(self) -> Key | None:
-        """Behind which row to go on; None for the first one."""
-        answers = await self._say.do(template("position_read", **self._parts))
+        try:
+            answers = await self._say.do(template("position_read", **self._parts))
+        except pg.UndefinedTable as error:
+            raise SchemaError(
+                f"schema {self._schema!r} has no table relay_schedule, where a mover notes how far it is; run: python "
+                "-m relay migrate, or python -m consumers migrate"
+            ) from error
         self._noted = answers[0][0][0] if answers[0] else None
         return self._noted
 
-    async def note(self, after: Key | None) -> None:
-        """Go on there the next time; None is the first row again."""
-        if after == self._noted:
+    async def note(self, after: Key | None) -> bool:
+        """Written now and then."""
+        self._pages += 1
+        if self._pages % PAGES_A_NOTE == 0:
+            await self.end(after)
+        return True
+
+    async def end(self, after: Key | None) -> None:
+        """Written at once."""
+        if after == self._noted or self._say is None:
             return
         if after is None:
             await self._say.do(template("position_forget", **self._parts))

@@ -8,26 +8,32 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 from relay.errors import ConfigurationError
 from relay.extras import installed_by
-from relay.kernel.clock import SystemClock
+from relay.kernel.clock import Clock, SystemClock
 from relay.kernel.code_duration import Duration, read, shown
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Budget
 from relay.upkeep.events import RunFault
 from relay.upkeep.http import HttpCall
 from relay.upkeep.mover import Mover
+from relay.upkeep.position import Scheduled
 from relay.upkeep.table import Table
+
+if TYPE_CHECKING:
+    from relay.upkeep.archive.archive import Archive
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 # Makes a call of the internal API, within so many seconds.
 Api = Callable[[HttpCall, float], Awaitable[None]]
 
 _LONGEST_NAME = 100
+# Of the time that a job has left a move takes so much: what comes behind it has its time, too.
+_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +47,24 @@ class Surroundings:
     observe: Observe
     api: Api | None = None
     """Calls the internal API of HTTP jobs."""
+    archive: "Archive | None" = None
+    """Writes archived rows to files."""
 
 
 class Run:
     """One run of a job. Everything here is for the job's own coroutine, and for tasks that it waits for."""
 
-    def __init__(self, *, job: str, slot: datetime, worker: str, around: Surroundings, stopping: asyncio.Event) -> None:
+    def __init__(  # noqa: PLR0913 -- each by its name
+        self,
+        *,
+        job: str,
+        slot: datetime,
+        worker: str,
+        around: Surroundings,
+        stopping: asyncio.Event,
+        clock: Clock | None = None,
+        deadline: float = math.inf,
+    ) -> None:
         self.job = job
         self.slot = slot
         """The moment that this run is for; later runs have later ones."""
@@ -54,6 +72,8 @@ class Run:
         """Who runs it: job, host, process, and an id of this run's own."""
         self._around = around
         self._stopping = stopping
+        self._clock = clock or SystemClock()
+        self._deadline = deadline
         self._counters: Counter[str] = Counter()
         self._errors = 0
 
@@ -103,18 +123,45 @@ class Run:
         self.count("http_requests")
         await self._around.api(call, seconds)
 
-    async def move(self, table: Table, *, within: Duration | None = None) -> int:
+    async def move(self, table: Table) -> int:
         """Move the rows of a table that are over; how many. Counted as moved:<table>, page by page.
 
-        It goes on for a whole round, or for as long as `within`, which should be less than the job's own timeout: that
-        one cancels it, and the next run goes on where it was all the same. Raises ConfigurationError and MoveError.
+        It goes over the whole table, or until the job has a tenth of its time left: the next run goes on where this one
+        has ended. Raises ConfigurationError where the table is not as it is described, and MoveError where a row cannot
+        be moved.
         """
-        clock = SystemClock()
-        deadline = math.inf if within is None else clock.monotonic() + read(within).total_seconds()
         counted = f"moved:{table.place}"[:_LONGEST_NAME]
-        mover = Mover(table, self._around.connect, self._around.schema, told=lambda rows: self.count(counted, rows))
-        moved = await mover.run(Budget(deadline, clock.monotonic, self._stopping))
+        mover = Mover(
+            table,
+            self._around.connect,
+            Scheduled(self._around.schema),
+            clock=self._clock,
+            told=lambda rows: self.count(counted, rows),
+        )
+        now = self._clock.monotonic()
+        deadline = now + (self._deadline - now) * _SHARE
+        moved = await mover.run(Budget(deadline, self._clock.monotonic, self._stopping))
         return moved.moved
+
+    async def export(self, table: str | None = None) -> int:
+        """Write archived months that are over to files, and read them back; how many files.
+
+        Of all tables, or of one. What is wrong with one of several is a fault, and the others go on. Counted as
+        exported_files, exported_rows, exported_bytes and exports_verified. A run that ends early loses the file in
+        hand at most. Raises ConfigurationError where ARCHIVE_BUCKET or a package is missing.
+        """
+        from relay.upkeep.archive import in_run  # noqa: PLC0415 -- most jobs have no archive
+
+        return await in_run.export(self, self._around.archive, table)
+
+    async def drop_exported(self, table: str | None = None) -> int:
+        """Drop what was exported and verified 30 days ago, once its files were read back again; how many tables.
+
+        Counted as exports_dropped. A file that is missing or changed is a fault, and keeps its rows.
+        """
+        from relay.upkeep.archive import in_run  # noqa: PLC0415 -- the same
+
+        return await in_run.drop(self, self._around.archive, table)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:

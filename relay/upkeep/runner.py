@@ -78,7 +78,16 @@ class JobRunner:
         if holding is None:
             around.observe(RunSkipped(self._job.name, slot, worker))
             return Report(skipped=1)
-        run = Run(job=self._job.name, slot=slot, worker=worker, around=around, stopping=budget.stopping)
+        clock = self._shared.clock
+        run = Run(
+            job=self._job.name,
+            slot=slot,
+            worker=worker,
+            around=around,
+            stopping=budget.stopping,
+            clock=clock,
+            deadline=min(clock.monotonic() + self._job.timeout, budget.deadline),
+        )
         return await self._run(run, holding, budget)
 
     async def rest(self, wake: asyncio.Event, seconds: float, *, worked: int) -> None:  # noqa: ARG002 -- a slot is a slot
@@ -116,13 +125,14 @@ class JobRunner:
             )
             ending = await execution.run(min(self._job.timeout, budget.deadline - began))
             ended = _ended(run, ending, budget.monotonic() - began)
-            await history.end(found, ended, hurry=execution.interrupted)
+            written = await history.end(found, ended, hurry=execution.interrupted)
             observe(ended)
         finally:
             await holding.release()
         if execution.interrupted:
             raise asyncio.CancelledError
-        await history.prune(run)
+        if written:
+            await history.prune(run)
         return Report(processed=1, errors=ended.errors)
 
     def _unfit(self, error: psycopg.Error) -> ConfigurationError:

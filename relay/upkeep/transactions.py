@@ -9,10 +9,9 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from relay.postgres.statements import Statements
 from relay.postgres.wire import BEGIN, COMMIT, Row
+from relay.upkeep.statements import statement
 
-statement: Final = Statements("relay.upkeep")
 FIRST: Final = "the transaction had only begun"
 
 

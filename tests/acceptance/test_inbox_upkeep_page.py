@@ -9,6 +9,7 @@ import pytest
 from consumers.inbox import cleaning, revising
 from consumers.line_table import LINES
 from relay import Event, emit
+from relay.upkeep import mover
 from tests.support.commands import ROOT, Commands
 from tests.support.inbox import rows
 
@@ -52,4 +53,4 @@ def test_the_page_names_what_is_there() -> None:
     assert {"inbox_cleaned", "upkeep_failed", "start_warning"} <= {line.name for line in LINES}
     assert CORRECTED.strip() in SHOP
     assert (cleaning.ROUND_SECONDS, revising.DEPLOY_SECONDS) == (600, 600)
-    assert (cleaning.PAGE, cleaning.PAUSES, revising.PAUSES) == (500, 4, 4)
+    assert (cleaning.PAGE, mover.PAUSES, revising.PAUSES) == (500, 4, 4)

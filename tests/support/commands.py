@@ -44,6 +44,7 @@ ROLE_OF: dict[str, Role | None] = {
     "migrate": None,
     "grants": None,
     "adopt": None,
+    "archive": None,
     "config": None,
     "subscribers": None,
     "dev": None,

@@ -109,8 +109,7 @@ class Replica:
 
     async def due(self) -> datetime:
         """Wait until by its own clock a slot has come, and answer with the time."""
-        while (seconds := self.runner._slots.due_in()) is not None and seconds > 0:
-            await asyncio.sleep(seconds)
+        await asyncio.sleep(max(0.0, self.runner._slots.due_in() or 0.0))
         return datetime.now(UTC)
 
     def of(self, kind: type[E]) -> list[E]:

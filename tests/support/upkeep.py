@@ -13,11 +13,12 @@ import psycopg
 
 from consumers import Consumer
 from consumers.clock import SystemClock
-from consumers.inbox.cleaning import Cleaning
+from consumers.inbox.cleaning import Cleaning, finished_deliveries
 from consumers.inbox.revising import Revising
 from consumers.inbox.session import Session
 from relay.kernel.runner import Budget, Report, Runner
 from relay.postgres.connect import connect_async
+from relay.upkeep.table import Destination
 from tests.support.waiting import until_async
 
 FILL = """
@@ -93,16 +94,23 @@ class Hand:
     told: list[Any] = field(default_factory=list)
     sessions: list[Session] = field(default_factory=list)
 
-    def cleaning(self, owner: str = "one", consumer: str = "billing", page: int = 500, days: float = 90) -> Cleaning:
+    def cleaning(
+        self,
+        owner: str = "one",
+        consumer: str = "billing",
+        page: int = 500,
+        days: float = 90,
+        to: Destination = "nowhere",
+    ) -> Cleaning:
         """One that cleans."""
         return Cleaning(
             self._session(),
+            finished_deliveries("public", consumer, timedelta(days=days), to, page),
+            self._connect,
             consumer=consumer,
             owner=owner,
-            retention=timedelta(days=days),
             clock=SystemClock(),
             observe=self.told.append,
-            page=page,
         )
 
     def revising(self, consumer: Consumer, owner: str = "one", page: int = 2_000) -> Revising:
@@ -118,12 +126,12 @@ class Hand:
         )
 
     def _session(self) -> Session:
-        async def connect() -> psycopg.AsyncConnection[Any]:
-            return await connect_async(self.database)
-
-        session = Session(connect, "public", lambda: self.skew)
+        session = Session(self._connect, "public", lambda: self.skew)
         self.sessions.append(session)
         return session
+
+    async def _connect(self) -> psycopg.AsyncConnection[Any]:
+        return await connect_async(self.database)
 
 
 @asynccontextmanager

@@ -40,6 +40,12 @@ def test_every_command_is_known_here() -> None:
     """So that the other tests look at all of them."""
     assert COMMANDS == [
         "adopt",
+        "archive",
+        "archive drop",
+        "archive export",
+        "archive restore",
+        "archive status",
+        "archive verify",
         "audit",
         "check",
         "config",

@@ -44,16 +44,20 @@ create table if not exists archive_exports (
     part             integer not null,             -- of the month: rows that came later are another part
     sealed           text not null,                -- the table in the schema archive that has exactly these rows
     state            text not null default 'sealed',
-    rows             bigint,
+    rows             bigint,                       -- of all files, as soon as all are written
     files            jsonb not null default '[]',  -- of each: its name, rows, bytes, sha256 and last key
     sealed_at        timestamptz not null default clock_timestamp(),
     verified_at      timestamptz,
     drop_eligible_at timestamptz,
     dropped_at       timestamptz,
+    dropped_by       text,                         -- whoever did not wait until then, and why
+    dropped_why      text,
 
     constraint archive_exports_state check (state in ('sealed', 'verified', 'dropped')),
     constraint archive_exports_verified check (state = 'sealed' or (verified_at is not null and rows is not null)),
     constraint archive_exports_dropped check ((state = 'dropped') = (dropped_at is not null)),
+    constraint archive_exports_early check (
+        (dropped_by is null) = (dropped_why is null) and (dropped_by is null or state = 'dropped')),
     constraint archive_exports_unique unique (origin, month, part)
 );
 

@@ -9,5 +9,5 @@ with mover_page as materialized (
 select (select count(*) from mover_page),
        (select count(*) from mover_page where is_over),
        (select array[{texts}] from mover_page order by {backwards} limit 1),
-       (select coalesce(bool_and(is_young), false) from mover_page),
+       (select coalesce(is_young, false) from mover_page order by {backwards} limit 1),
        array(select distinct month::text from mover_page where is_over and month is not null){of_children}

@@ -13,6 +13,7 @@ from consumers.testing import in_memory
 from consumers.testing.database import Place
 from idempotency import StoreUnavailableError
 from tests.support.inbox import rows
+from tests.support.moving import where_they_are
 from tests.support.upkeep import count, fill, hand_on, once, somebody_waits, states
 
 OLD, YOUNG = timedelta(days=91), timedelta(days=89)
@@ -46,6 +47,22 @@ async def test_what_ended_before_the_retention_goes_with_its_history(inbox_datab
     orphans = "select count(*) from inbox_history where delivery_id not in (select id from inbox_deliveries)"
     assert count(inbox_database, orphans) == 0
     assert count(inbox_database, "select count(*) from inbox_history") == 8
+
+
+async def test_what_ended_goes_into_the_archive_with_its_history(inbox_database: str) -> None:
+    """Each by its own month, row by row as it was, whatever the consumer is called."""
+    name = "o'bill\\ing %s"
+    fill(inbox_database, 7, age=OLD, consumer=name)
+    fill(inbox_database, 2, age=YOUNG, consumer=name)
+    tables = {"inbox_deliveries": 7, "inbox_history": 14}
+    before = where_they_are(inbox_database, *tables)
+    async with hand_on(inbox_database) as hand:
+        assert (await once(hand.cleaning(consumer=name, page=3, to="archive"))).updated == 7
+
+    for table, count_ in tables.items():
+        after = where_they_are(inbox_database, table, f"archive.{table}")
+        assert len(after[f"archive.{table}"]) == count_
+        assert sorted(after[table] + after[f"archive.{table}"]) == before[table]
 
 
 async def test_a_round_is_walked_in_pages_and_ends_where_the_young_ones_begin(inbox_database: str) -> None:

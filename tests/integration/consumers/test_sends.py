@@ -227,6 +227,46 @@ async def test_a_recipient_that_is_none_is_deactivated_before_its_row_ends(
     assert row(inbox_database, event)["outcome"] == "invalid"
 
 
+async def test_who_deactivates_has_a_transaction_and_what_the_lifespan_yields(
+    inbox_database: str, provider: Provider
+) -> None:
+    """Whoever asks about tickets in a thread has the transaction, too."""
+    rows: list[tuple[str, Any, str]] = []
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[str]:
+        yield "the provider"
+
+    consumer = Consumer("push", dedup="inbox", lifespan=lifespan)
+
+    @consumer.on("push.due")
+    async def send(event: Received[Any]) -> Sent:
+        return provider.send(event)
+
+    @consumer.confirm("push.due", every="10s")
+    def ask(tickets: list[Ticket], ctx: ConfirmContext) -> Invalid:
+        with ctx.transaction() as connection:
+            ((state,),) = connection.execute("select state from inbox_deliveries").fetchall()
+        rows.append(("asked", ctx.state, state))
+        return Invalid("no such phone")
+
+    @consumer.on_invalid
+    async def deactivate(invalid: InvalidRecipient, ctx: ConfirmContext) -> None:
+        async with ctx.transaction() as connection:
+            cursor = await connection.execute(
+                "update inbox_deliveries set stage = 'deactivated' where event_id = %s returning stage",
+                [invalid.event_id],
+            )
+            rows.extend([(stage, ctx.state, ctx.event_type) async for (stage,) in cursor])
+
+    async with running(inbox_database, consumer) as deliveries:
+        event = deliveries.publish("push.due", "a")
+        await until(deliveries, lambda: told(deliveries, TicketSettled))
+
+    assert rows == [("asked", "the provider", "sent"), ("deactivated", "the provider", "push.due")]
+    assert (row(inbox_database, event)["stage"], row(inbox_database, event)["outcome"]) == ("deactivated", "invalid")
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [

@@ -6,17 +6,13 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from relay.dev.stack import Stack
-from relay.postgres.connect import connect_async
 from relay.testing.databases import fresh_database
-from relay.upkeep.catalog import Catalog
 from relay.upkeep.page import Page
-from relay.upkeep.shelf import Shelf
+from relay.upkeep.statements import statement
 from relay.upkeep.table import Child, Table
-from relay.upkeep.transactions import Transactions, statement
-from tests.support.plans import tables
+from tests.support.moving import page_of, visited
 
 ROWS, PAGE = 1_000_000, 500
 # Half of them are over; each tenth has a child. There is an index of the age, which would be read to its end.
@@ -40,28 +36,13 @@ TABLE = Table(
 )
 
 
-async def made_page(url: str) -> Page:
-    """The statements of the table, and where its rows go."""
-    connection = await connect_async(url)
-    try:
-        say = Transactions(connection, "catalog_enter")
-        described = await Catalog(say).described(TABLE)
-        shelves = [Shelf(relation, described.role) for relation in described.relations]
-        for shelf in shelves:
-            await shelf.prepare(say)
-            await shelf.reach(say, ["2024-02-01"])
-        return Page(described, shelves)
-    finally:
-        await connection.close()
-
-
 @pytest.fixture(scope="module")
 def filled(stack: Stack, template: str) -> Iterator[tuple[str, Page]]:
     """The table, for tests that commit nothing; nobody has looked at it since it was filled."""
     with fresh_database(stack.database_url, template) as url:
         with psycopg.connect(url) as connection:
             connection.execute(FILL.encode())
-        yield url, asyncio.run(made_page(url))
+        yield url, asyncio.run(page_of(url, TABLE, ["2024-02-01"]))
 
 
 @pytest.fixture(params=[False, True], ids=["never analysed", "analysed"])
@@ -73,19 +54,6 @@ def connection(filled: tuple[str, Page], request: pytest.FixtureRequest) -> Iter
         connection.execute(statement("mover_enter"))
         yield connection
         connection.rollback()
-
-
-def visited(connection: psycopg.Connection[Any], text: sql.Composable) -> dict[str, int]:
-    """How many rows of each index a statement looked at."""
-    asked = sql.SQL("explain (analyze, format json, timing off) {}").format(text)
-    row = connection.execute(asked).fetchone()
-    assert row is not None
-    found: dict[str, int] = {}
-    for scan in tables(row[0][0]["Plan"]):
-        rows = (scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0)) * scan["Actual Loops"]
-        index = scan.get("Index Name", scan["Node Type"])
-        found[index] = found.get(index, 0) + round(rows)
-    return {index: rows for index, rows in found.items() if rows}
 
 
 @pytest.mark.parametrize("after", [None, ["500000"]])

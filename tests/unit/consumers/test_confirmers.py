@@ -4,7 +4,17 @@ from typing import Any
 
 import pytest
 
-from consumers import ConfigurationError, Consumer, Defer, Done, InvalidRecipient, Sent, Ticket, UsageError
+from consumers import (
+    ConfigurationError,
+    ConfirmContext,
+    Consumer,
+    Defer,
+    Done,
+    InvalidRecipient,
+    Sent,
+    Ticket,
+    UsageError,
+)
 from consumers.answers import for_each
 
 
@@ -72,6 +82,11 @@ def test_what_is_no_function_of_tickets_is_refused(consumer: Consumer) -> None:
         consumer.confirm("push.due")(lambda: None)
     with pytest.raises(ConfigurationError, match="has to be async def"):
         consumer.on_invalid(lambda _: None)
+
+    async def deactivate(invalid: InvalidRecipient, ctx: ConfirmContext, more: object) -> None: ...
+
+    with pytest.raises(ConfigurationError, match=r"has to take \(invalid\) or \(invalid, context\)"):
+        consumer.on_invalid(deactivate)
 
 
 @pytest.mark.parametrize(

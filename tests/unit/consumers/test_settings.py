@@ -64,6 +64,7 @@ def test_these_are_the_settings_and_their_defaults() -> None:
         "INBOX_RETRY_JITTER_MS": "500ms",
         "INBOX_CONNECTIONS": "4",
         "INBOX_RETENTION": "90d",
+        "INBOX_RETENTION_TO": "nowhere",
         "INBOX_WAIT_MS": "15s",
         "INBOX_WAIT_MOST_MS": "30s",
         "RELAY_SCHEMA": "public",

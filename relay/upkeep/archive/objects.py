@@ -1,0 +1,78 @@
+"""Archives wherever fsspec leads, such as a bucket of anything that speaks S3."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryFile, gettempdir
+from typing import Any, BinaryIO
+
+from relay.errors import ArchiveError
+from relay.kernel.failure import told
+from relay.upkeep.archive.store import CHUNK, Check, in_words
+
+# So much of a file is in memory while it is sent or read; S3 takes no part below 5 MB but the last.
+_BLOCK = 8 << 20
+
+
+class Objects:
+    """A store shows an object as a whole or not at all."""
+
+    def __init__(self, system: Any, root: str, shown: str) -> None:
+        self._system = system
+        self._root = root.rstrip("/")
+        self.shown = shown
+
+    @contextmanager
+    def draft(self, folder: str) -> Iterator["_Upload"]:
+        """A file to write, in the folder for temporary ones; the system removes it with the process."""
+        with in_words(f"a file of {folder}", gettempdir()), TemporaryFile() as file:
+            yield _Upload(self._system, self._root, self.shown, file)
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[BinaryIO]:
+        """An object, from its beginning."""
+        with _of_a_store(name, self.shown):
+            self._system.invalidate_cache()
+            with self._system.open(f"{self._root}/{name}", "rb", block_size=_BLOCK) as file:
+                yield file
+
+
+class _Upload:
+    """One that is being written."""
+
+    def __init__(self, system: Any, root: str, shown: str, file: BinaryIO) -> None:
+        self.file = file
+        self._system = system
+        self._root = root
+        self._shown = shown
+
+    def keep(self, name: str, check: Check) -> None:
+        """Send it."""
+        check()
+        self.file.flush()
+        self.file.seek(0)
+        with _of_a_store(name, self._shown):
+            sent = self._system.open(f"{self._root}/{name}", "wb", block_size=_BLOCK)
+            try:
+                while chunk := self.file.read(CHUNK):
+                    check()
+                    sent.write(chunk)
+            except BaseException:
+                # To close it would be to have a half under the name.
+                sent.discard()
+                sent.closed = True
+                raise
+            sent.close()
+
+
+@contextmanager
+def _of_a_store(what: str, place: str) -> Iterator[None]:
+    """The same sentences for what the libraries of stores raise, which is no OSError always."""
+    with in_words(what, place):
+        try:
+            yield
+        except (OSError, ArchiveError):
+            raise
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] not in {"botocore", "aiobotocore", "aiohttp", "s3fs", "fsspec"}:
+                raise
+            raise OSError(told(error)) from error

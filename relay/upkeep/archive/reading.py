@@ -1,0 +1,59 @@
+"""Files as they come back from where they were put: to the last byte what was written, or an error."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryFile, gettempdir
+from typing import BinaryIO
+
+from relay.errors import ArchiveError
+from relay.upkeep.archive.parquet import Reader
+from relay.upkeep.archive.record import Export, File, State
+from relay.upkeep.archive.store import CHUNK, MissingFileError, Store, in_words
+from relay.upkeep.archive.watch import Watch
+from relay.upkeep.archive.writing import again
+
+
+@contextmanager
+def read_back(store: Store, export: Export, file: File, watch: Watch) -> Iterator[Reader]:
+    """A copy of the file, which is what was recorded. Raises ArchiveError where it is not."""
+    with in_words(f"a copy of {file.name}", gettempdir()), TemporaryFile() as copy:
+        try:
+            sha256 = _copied(store, file, copy, watch)
+        except MissingFileError as error:
+            raise ArchiveError(f"{error}; {_remedy(export)}") from error
+        if sha256 != file.sha256:
+            raise ArchiveError(
+                f"{file.name} at {store.shown} is not what was written: its sha256 is {sha256[:12]}... and not "
+                f"{file.sha256[:12]}...; {_remedy(export)}"
+            )
+        copy.seek(0)
+        reader = Reader(copy, file.name)
+        if reader.rows != file.rows:
+            raise ArchiveError(
+                f"{file.name} at {store.shown} has {reader.rows:,} row(s) and not {file.rows:,}; {_remedy(export)}"
+            )
+        yield reader
+
+
+def read_all_back(store: Store, export: Export, watch: Watch) -> None:
+    """Read each file to its end. Raises ArchiveError for the first that is not as it was written."""
+    for number, file in enumerate(export.files, 1):
+        with read_back(store, export, file, watch):
+            watch.tell(f"of {len(export.files)} file(s) read back", number)
+
+
+def _copied(store: Store, file: File, copy: BinaryIO, watch: Watch) -> str:
+    sha256 = hashlib.sha256()
+    with store.reading(file.name) as source:
+        while chunk := source.read(CHUNK):
+            watch.check()
+            sha256.update(chunk)
+            copy.write(chunk)
+    return sha256.hexdigest()
+
+
+def _remedy(export: Export) -> str:
+    if export.state is State.DROPPED:
+        return "its rows are nowhere else: bring the file back from a copy or from an earlier version of the object"
+    return f"its rows are in archive.{export.sealed} still, export them anew: {again(export)}"

@@ -1,0 +1,94 @@
+"""Rows of a sealed table, in the order of their key, as groups that are bounded in rows and in bytes."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from psycopg import Rollback, sql
+
+from relay.upkeep.archive.catalog import Layout
+from relay.upkeep.archive.columns import Column
+from relay.upkeep.archive.session import Session, archived, ask, template
+
+Row = tuple[Any, ...]
+
+GROUP_ROWS: Final = 20_000
+GROUP_BYTES: Final = 12 << 20
+# What a row costs beside its values of any length, about.
+_NARROW: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Some rows, each as the values of its columns."""
+
+    rows: list[Row]
+    last: tuple[str, ...]
+    """The key of the last one, as Postgres writes it."""
+
+
+class Walk:
+    """From a row on to the end, a group at a time, each by a statement of its own: no snapshot is held for long.
+
+    The groups depend on the rows alone, and on where it begins.
+    """
+
+    def __init__(self, session: Session, table: str, layout: Layout) -> None:
+        self._session = session
+        self._table = table
+        self._layout = layout
+        self._wide = [place for place, column in enumerate(layout.columns) if column.kind.is_wide]
+        self._narrow = _NARROW * len(layout.columns)
+        self._key = [layout.columns.index(column) for column in layout.key]
+
+    def groups(self, last: Sequence[str], rows_at_most: int) -> Iterator[Group]:
+        """Those after the row with this key; from the first one on where there is none."""
+        fitting = GROUP_ROWS
+        while rows_at_most:
+            most = min(fitting, rows_at_most)
+            rows, size, ended = self._page(last, most)
+            if not rows:
+                return
+            last = tuple(_text(self._layout.columns[place], rows[-1][place]) for place in self._key)
+            yield Group(rows, last)
+            if ended:
+                return
+            # Rows that are asked for and do not fit are sent for nothing.
+            fitting = max(1, min(GROUP_ROWS, GROUP_BYTES * len(rows) // max(size, 1)))
+            rows_at_most -= len(rows)
+
+    def _page(self, last: Sequence[str], most: int) -> tuple[list[Row], int, bool]:
+        """Rows, their size, and whether they are the last ones."""
+        rows: list[Row] = []
+        size = 0
+        wide, narrow = self._wide, self._narrow
+        with self._session.transaction(ours=False) as connection:
+            ask(connection, "plan_along_the_key", {})
+            with connection.cursor().copy(self.statement(last, most)) as copy:
+                copy.set_types([column.kind.wire for column in self._layout.columns])
+                for row in copy.rows():
+                    rows.append(row)
+                    size += narrow + sum([len(row[place] or b"") for place in wide])
+                    if size >= GROUP_BYTES:
+                        # It is cancelled where the block is left by an error, and so is the transaction.
+                        raise Rollback
+            return rows, size, len(rows) < most
+        return rows, size, False
+
+    def statement(self, last: Sequence[str], most: int) -> sql.Composed:
+        """The one that reads a page."""
+        comma = sql.SQL(", ")
+        columns = comma.join(column.selected() for column in self._layout.columns)
+        key = comma.join(sql.Identifier("r", column.name) for column in self._layout.key)
+        beyond: sql.Composable = sql.SQL("true")
+        if last:
+            values = (column.literal(text) for column, text in zip(self._layout.key, last, strict=True))
+            beyond = sql.SQL("({}) > ({})").format(key, comma.join(values))
+        return template("page").format(
+            columns=columns, table=archived(self._table), beyond=beyond, key=key, rows=sql.Literal(most)
+        )
+
+
+def _text(column: Column, value: Any) -> str:
+    """A value of a key, as it came from Postgres, to be said to it again."""
+    return column.kind.from_wire(value)

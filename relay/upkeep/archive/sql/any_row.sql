@@ -1,0 +1,2 @@
+-- A month counts where it has a row.
+select exists (select from {table})

@@ -1,0 +1,2 @@
+-- What was exported is all that there is.
+select count(*) from {table}

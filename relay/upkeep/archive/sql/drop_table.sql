@@ -1,0 +1,2 @@
+-- Its rows are in files that were read back a moment ago.
+drop table {table}

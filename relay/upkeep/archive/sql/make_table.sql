@@ -1,0 +1,2 @@
+-- A table of the columns that the files have.
+create table {table} ({columns})

@@ -1,0 +1,146 @@
+"""The same in a bucket: what a store refuses, loses, or has been given by somebody else."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import date
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from relay.errors import ArchiveError
+from relay.upkeep.archive.archive import Archive, Insistence
+from relay.upkeep.archive.place import Place
+from relay.upkeep.archive.watch import StoppedError
+from relay.upkeep.table_name import TableName
+from tests.support.archives import FIRST, Shelf, archive, differences, exists, kept
+from tests.support.bucket import Bucket, bucket
+
+JANUARY = date(2026, 1, 1)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Bucket]:
+    """For all tests here."""
+    with bucket("archive") as there:
+        yield there
+
+
+@pytest.fixture
+def there(server: Bucket) -> Iterator[Bucket]:
+    """Empty."""
+    yield server
+    server.empty()
+
+
+@pytest.fixture
+def shelf(database: str) -> Shelf:
+    """January, with 5,000 rows of 400 bytes."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 5000, size=400)
+    kept(database, "sources_2026_01")
+    return shelf
+
+
+def _archive(database: str, bucket: Bucket) -> Archive:
+    return archive(database, f"s3://{bucket.name}/months", endpoint=bucket.endpoint, region="eu-central-1")
+
+
+def test_a_month_goes_to_a_bucket_and_comes_back(shelf: Shelf, there: Bucket) -> None:
+    """Read back, dropped, and restored."""
+    files = _archive(shelf.database, there)
+    (verified,) = files.export(shelf.origin, JANUARY).verified
+    assert there.objects() == [f"months/{verified.files[0].name}"]
+    assert len(files.drop(shelf.origin, JANUARY, Insistence("ana", "a test")).dropped) == 1
+
+    files.restore(shelf.origin, JANUARY, into=TableName("public", "restored"))
+
+    assert differences(shelf.database, "kept", "restored") == 0
+
+
+def test_an_object_that_is_lost_or_changed_keeps_the_rows(shelf: Shelf, there: Bucket) -> None:
+    """And is written again by the command that the error names."""
+    files = _archive(shelf.database, there)
+    files.export(shelf.origin, JANUARY)
+    (key,) = there.objects()
+    there.write(key, b"something else")
+    changed = files.drop(shelf.origin, JANUARY, Insistence("ana", "a test")).faults
+    there.empty()
+    missing = files.drop(shelf.origin, JANUARY, Insistence("ana", "a test")).faults
+
+    assert "is not what was written" in str(changed[0])
+    assert "is missing at s3://archive/months" in str(missing[0])
+    assert exists(shelf.database, "archive.sources_2026_01_p1")
+    files.export(shelf.origin, JANUARY, again=True)
+    assert not files.verify(shelf.origin).faults
+
+
+def test_a_bucket_that_is_not_there_is_named(shelf: Shelf, there: Bucket) -> None:
+    """The rows stay sealed, and the next call goes on."""
+    nowhere = Bucket(there.endpoint, "nowhere")
+
+    with pytest.raises(ArchiveError, match="s3://nowhere/months"):
+        _archive(shelf.database, nowhere).export(shelf.origin, JANUARY)
+
+    assert _archive(shelf.database, there).export(shelf.origin, JANUARY).rows == 5000
+
+
+def test_a_store_that_refuses_is_said_to(shelf: Shelf) -> None:
+    """With where the rights are that it wants."""
+    with _refusing() as endpoint, pytest.raises(ArchiveError, match=r"s3://archive/months refuses .*docs/archive.md"):
+        _archive(shelf.database, Bucket(endpoint, "archive")).export(shelf.origin, JANUARY)
+
+
+@contextmanager
+def _refusing() -> Iterator[str]:
+    """A server that answers 403 to all."""
+
+    class Refusal(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _refuse(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = b"<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+            self.send_response(403)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(b"" if self.command == "HEAD" else body)
+
+        do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = _refuse  # noqa: N815 -- as the base class has them
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusal) as server:
+        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_an_upload_that_breaks_off_leaves_no_object(there: Bucket) -> None:
+    """Parts of it were sent by then; what asks whether to go on has ended it."""
+    store = Place(f"s3://{there.name}/months", endpoint=there.endpoint).open()
+    asked = 0
+
+    def check() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 19:
+            raise StoppedError
+
+    with store.draft("sources") as draft:
+        draft.file.write(os.urandom(20 << 20))
+        with pytest.raises(StoppedError):
+            draft.keep("sources/1.parquet", check)
+        assert there.objects() == []
+        draft.keep("sources/1.parquet", lambda: None)
+
+    assert there.objects() == ["months/sources/1.parquet"]
+    with store.reading("sources/1.parquet") as file:
+        assert len(file.read()) == 20 << 20

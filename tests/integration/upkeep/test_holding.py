@@ -1,0 +1,203 @@
+"""The lock of a job, and the connection that has it: a run goes on for as long as both are there."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from itertools import pairwise
+from typing import Any
+
+import psycopg
+import pytest
+
+from relay.kernel.clock import SystemClock
+from relay.kernel.observe import PassFinished
+from relay.postgres.connect import connect_async
+from relay.upkeep.events import RunBegan, RunEnded, RunSkipped, Status
+from relay.upkeep.holding import Holding
+from tests.support.jobs import Held, Replica, connecting, counted, job_of, runs, statuses
+from tests.support.pooler import pooled_url
+from tests.support.proxy import postgres_proxy
+from tests.support.waiting import until_async
+
+HOLDERS = """
+    select pid from pg_locks
+     where locktype = 'advisory' and granted
+       and database = (select oid from pg_database where datname = current_database())
+"""
+KEPT_ALIVE = """
+    select current_setting('tcp_keepalives_idle')::int, current_setting('tcp_keepalives_interval')::int,
+           current_setting('tcp_keepalives_count')::int,
+           current_setting('tcp_user_timeout')::int
+"""
+
+
+def holders(url: str) -> list[int]:
+    """Which sessions have a job's lock."""
+    with psycopg.connect(url) as connection:
+        return [pid for (pid,) in connection.execute(HOLDERS).fetchall()]
+
+
+def terminate(url: str) -> None:
+    """End those sessions, as an operator would."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"select pg_terminate_backend(pid) from ({HOLDERS}) as holders")  # noqa: S608
+
+
+async def test_a_lock_that_is_lost_ends_the_run_at_once(database: str) -> None:
+    """The job is cancelled, and its row says why; the next slot is anybody's."""
+    held = Held()
+    async with Replica(database, job_of(held)) as one, Replica(database, job_of(counted), skew=3600.0) as other:
+        running = asyncio.create_task(one.run_once())
+        await held.began.wait()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        terminate(database)
+        report = await running
+        # Not by the next ping, which would be five seconds later.
+        assert loop.time() - began < 2.0
+        assert (report.processed, report.errors, held.cancelled) == (1, 1, 1)
+        (ended,) = one.of(RunEnded)
+        assert (ended.status, type(ended.error)) == (Status.LOST, psycopg.errors.AdminShutdown)
+        assert (await other.run_once()).processed == 1
+    assert statuses(database) == ["lost", "done"]
+
+
+async def test_another_run_that_began_since_does_not_hide_that_the_lock_was_lost(database: str) -> None:
+    """Whoever comes next takes the one before for killed; that one knows better."""
+    held = Held()
+    async with Replica(database, job_of(held)) as one, Replica(database, job_of(counted), skew=3600.0) as other:
+
+        async def stubborn() -> None:
+            await held.began.wait()
+            terminate(database)
+            assert (await other.run_once()).processed == 1
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(one.run_once())
+            tasks.create_task(stubborn())
+    assert sorted(statuses(database)) == ["done", "lost"]
+
+
+async def test_a_lock_whose_server_is_not_heard_any_more_is_lost(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network may end without a word: the next ping has no answer."""
+    monkeypatch.setattr("relay.upkeep.holding.PING_SECONDS", 0.3)
+    held = Held()
+    with postgres_proxy(database) as (proxy, url):
+        # The session first, and then the lock's.
+        ways = iter((database, url))
+
+        async def connect() -> psycopg.AsyncConnection[Any]:
+            return await connect_async(next(ways))
+
+        async with Replica(database, job_of(held), connect=connect) as replica:
+            running = asyncio.create_task(replica.run_once())
+            await held.began.wait()
+            proxy.freeze()
+            assert (await running).errors == 1
+            (ended,) = replica.of(RunEnded)
+            assert (ended.status, str(ended.error)) == (Status.LOST, "the database did not answer within 0.3 s")
+            assert ended.seconds < 3.0
+            assert held.cancelled == 1
+    assert statuses(database) == ["lost"]
+
+
+async def test_pings_keep_the_lock(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the run: the server's limits for idle transactions do not hold for it."""
+    monkeypatch.setattr("relay.upkeep.holding.PING_SECONDS", 0.05)
+    pinged: list[float] = []
+
+    class Counting(SystemClock):
+        async def wait(self, event: asyncio.Event, seconds: float) -> bool:
+            pinged.append(seconds)
+            return await super().wait(event, seconds)
+
+    async def connect() -> psycopg.AsyncConnection[Any]:
+        connection = await connect_async(database)
+        await connection.execute("set idle_in_transaction_session_timeout = '1ms'")
+        if connection.info.server_version >= 170_000:
+            await connection.execute("set transaction_timeout = '20ms'")
+        return connection
+
+    held = Held()
+    async with Replica(database, job_of(held), connect=connect, clock=Counting()) as replica:
+        running = asyncio.create_task(replica.run_once())
+
+        async def several() -> bool:
+            return len(pinged) > 5
+
+        await until_async(several, "it is pinged")
+        held.let_go.set()
+        assert (await running).errors == 0
+    assert statuses(database) == ["done"]
+
+
+async def test_a_lock_writes_nothing_and_holds_up_no_vacuum(database: str) -> None:
+    """Its transaction has neither an xid nor a snapshot, and its server looks whether its peer is there."""
+    holding = await Holding.take(connecting(database), "public", "ingest", SystemClock())
+    assert holding
+    with psycopg.connect(database) as connection:
+        (pid,) = holders(database)
+        row = connection.execute(
+            "select backend_xid, backend_xmin, state from pg_stat_activity where pid = %s", (pid,)
+        ).fetchone()
+    assert row == (None, None, "idle in transaction")
+    ((limits,),) = await holding._wire.say(KEPT_ALIVE)
+    idle, interval, count, timeout = limits
+    assert idle + interval * count <= 25
+    assert timeout == 25_000
+    await holding.release()
+    assert holders(database) == []
+
+
+async def test_behind_a_pooler_nothing_is_set_or_prepared_for_good(database: str) -> None:
+    """Its sessions are others' as well; that the lock keeps one for as long as a job takes is what a pooler does."""
+    made: list[psycopg.AsyncConnection[Any]] = []
+    held = Held()
+    with pooled_url(database) as url:
+
+        async def connect() -> psycopg.AsyncConnection[Any]:
+            made.append(await connect_async(url))
+            return made[-1]
+
+        async with Replica(url, job_of(held), connect=connect) as replica:
+            running = asyncio.create_task(replica.run_once())
+            await held.began.wait()
+            assert len(holders(database)) == 1
+            held.let_go.set()
+            assert (await running).processed == 1
+            assert (await replica.run_once()).processed == 0
+            session, _ = made
+            for question, answer in (
+                ("show enable_seqscan", "on"),
+                ("show statement_timeout", "0"),
+                ("select count(*)::text from pg_prepared_statements", "0"),
+            ):
+                assert await (await session.execute(question.encode())).fetchone() == (answer,)
+        assert all(connection.closed for connection in made)
+    assert (statuses(database), holders(database)) == (["done"], [])
+
+
+async def test_replicas_run_each_slot_once_and_on_time(database: str) -> None:
+    """Each sleeps until a slot, and asks once; the one that is first runs it."""
+    replicas = [Replica(database, job_of(counted, every="1s")) for _ in range(3)]
+    async with AsyncExitStack() as opened:
+        for replica in replicas:
+            await opened.enter_async_context(replica.running())
+
+        async def several() -> bool:
+            return sum(len(replica.of(RunEnded)) for replica in replicas) >= 4
+
+        await until_async(several, "four slots ran")
+    began = sorted((event for replica in replicas for event in replica.of(RunBegan)), key=lambda event: event.slot)
+    assert [later.slot - earlier.slot for earlier, later in pairwise(began)] == [timedelta(seconds=1)] * (
+        len(began) - 1
+    )
+    # The first made up for a slot that was over.
+    late = [(run["started_at"] - run["slot"]).total_seconds() for run in runs(database)[1:]]
+    assert max(late) < 0.5
+    assert not any(replica.of(RunSkipped) for replica in replicas)
+    # One for each slot and replica, and one or two more as they began.
+    asked = sum(len(replica.of(PassFinished)) for replica in replicas)
+    assert asked <= len(replicas) * (len(began) + 2)
