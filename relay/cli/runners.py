@@ -17,16 +17,14 @@ from relay.kernel.runner import Pace, Runner
 from relay.kernel.worker import Worker
 from relay.operate.row_lines import kept_words
 from relay.outbox.outbox import Connect, Outbox
-from relay.postgres.connect import connect_async
 from relay.publisher.failures import Attempts
 from relay.publisher.policy import PublishPolicy
 from relay.publisher.publisher import Publisher
 from relay.setting_rules import FIRST_OUTAGE
 from relay.settings import Settings
-from relay.upkeep.building import job_runners, job_workers
+from relay.upkeep.building import job_runners, job_workers, surroundings
 from relay.upkeep.jobs import Job
-from relay.upkeep.loading import api_of, load_jobs
-from relay.upkeep.run import Surroundings
+from relay.upkeep.loading import load_jobs
 
 OUTAGE_JITTER_SECONDS = 0.25
 _JOBS = "jobs"
@@ -95,12 +93,13 @@ def _job_workers(jobs: Sequence[Job], settings: Settings, clock: Clock, observe:
     """The workers of jobs, by their names."""
     if not jobs:
         return {}
-    url, name = settings.require_database(), settings.relay_name
-    around = Surroundings(
-        connect=lambda: connect_async(url, name),
+    around = surroundings(
+        jobs,
+        settings,
+        url=settings.require_database(),
+        name=settings.relay_name,
         schema=settings.relay_schema,
         observe=observe,
-        api=api_of(jobs, settings),
     )
     runners = job_runners(
         jobs,
