@@ -178,10 +178,7 @@ def test_whatever_the_values_they_come_back(made: psycopg.Connection[Any], rows:
     with made.cursor() as cursor:
         cursor.executemany(
             FILLED,
-            [
-                (i, f4, f8, t, b, d, d, us, d, us, n, a, j, j, d, us)
-                for i, f4, f8, t, b, d, us, n, a, j in rows
-            ],
+            [(i, f4, f8, t, b, d, d, us, d, us, n, a, j, j, d, us) for i, f4, f8, t, b, d, us, n, a, j in rows],
         )
     session = Session(made, "public")
     oid = catalog.oid_of(session, "archive", "made")
