@@ -37,7 +37,7 @@ async def _each(
     run: "Run", archive: Archive, table: str | None, what: str, work: Callable[[str, Watch], Done]
 ) -> list[Done]:
     """All of the tables, or the one that is meant; what is wrong with one of several does not keep the others."""
-    archive.require()
+    await asyncio.to_thread(archive.require)
     done: list[Done] = []
     for origin in await asyncio.to_thread(archive.origins, table):
         if run.stopping:
