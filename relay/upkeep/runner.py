@@ -107,8 +107,8 @@ class JobRunner:
 
     def after_failure(self, seconds: float) -> float:
         """As the pace asks for, but never far beyond the next slot."""
-        due = self._slots.due_in()
-        return seconds if due is None else min(seconds, max(0.0, due) + LATE_SECONDS)
+        due = self._slots.next_in()
+        return seconds if due is None else min(seconds, due + LATE_SECONDS)
 
     async def close(self) -> None:
         """Need nothing any more."""

@@ -61,6 +61,12 @@ class Slots:
         due = self._job.schedule.next_after(self._last) if self._last else now
         return inf if due is None else (due - now).total_seconds()
 
+    def next_in(self) -> float | None:
+        """The same of the slot after that which has come."""
+        now = self._clock.now()
+        due = None if now is None else self._job.schedule.next_after(now)
+        return None if now is None or due is None else (due - now).total_seconds()
+
     def _latest(self, now: datetime | None) -> datetime | None:
         return None if now is None else self._job.schedule.latest(now)
 
