@@ -104,7 +104,7 @@ def test_a_slot_is_taken_once_and_not_before_its_time(
     connection: psycopg.Connection[Any], wanted: dict[str, Any], made: tuple[bool, int | None]
 ) -> None:
     """By the database's clock; what is answered is how it was before."""
-    (now,) = connection.execute("select clock_timestamp()").fetchone() or ()
+    now = datetime.now(UTC)
     slot = None if wanted["slot"] is None else now + wanted["slot"]
     values = {**wanted, "slot": slot, "until": now + timedelta(hours=1), "skew": 0.0}
     taking = prepare(connection, "slot_take", statement)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from relay.kernel.line_redaction import Redaction
 from relay.kernel.loop import Loop
@@ -118,7 +118,7 @@ class Process:
         self.heard: list[object] = []
         self.stopping = asyncio.Event()
         self.clock = FakeClock()
-        self.session: Any = Session(database)
+        self.session: Any = cast("Any", Session(database))
         self.holdings: list[FakeHolding] = []
         self.database = database
         around = Surroundings(connect=self._connect, schema="public", observe=self.heard.append)
