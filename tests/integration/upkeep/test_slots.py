@@ -47,6 +47,7 @@ async def _take(database: str, steps: list[tuple[int, float, float]], schedule: 
         if slot is not None:
             now = datetime.now(UTC) + timedelta(seconds=skew)
             assert slot <= now
+            processes[number].use(slot)
             taken.append(slot)
     await session.close()
     assert taken == sorted(set(taken))

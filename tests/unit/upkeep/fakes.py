@@ -30,7 +30,10 @@ class Database:
     start: datetime = NEW_YEAR
     rate: float = 1.0
     away: bool = False
+    forgetful: bool = False
+    """Whether the next answer that gives a slot away is lost."""
     slots: dict[str, datetime | None] = field(default_factory=dict)
+    takers: dict[str, str] = field(default_factory=dict)
     asked: list[tuple[str, float]] = field(default_factory=list)
     ended: list[Mapping[str, object]] = field(default_factory=list)
     held: set[str] = field(default_factory=set)
@@ -63,7 +66,11 @@ class Session:
             raise OSError("away")
         match name:
             case "slot_take":
-                return [self._take(**values)]
+                answer = self._take(**values)
+                if answer[0] and database.forgetful:
+                    database.forgetful = False
+                    raise OSError("reset before the answer came")
+                return [answer]
             case "run_begin":
                 return [(1,)]
             case "run_end":
@@ -75,16 +82,17 @@ class Session:
                 raise AssertionError(name)
 
     def _take(
-        self, *, name: str, slot: datetime | None, until: datetime, at_once: bool
-    ) -> tuple[bool, float, float | None]:
+        self, *, name: str, slot: datetime | None, until: datetime, at_once: bool, by: str
+    ) -> tuple[bool, float, float | None, str | None]:
         database, now = self.database, self.database.now
         last = database.slots.get(name)
         taken = name in database.slots and slot is not None and (last is None or last < slot) and slot <= now < until
         if name not in database.slots:
             last = database.slots[name] = None if at_once else now
-        elif taken:
-            database.slots[name] = slot
-        return taken, now.timestamp(), None if last is None else last.timestamp()
+        taken_by = database.takers.get(name)
+        if taken:
+            database.slots[name], database.takers[name] = slot, by
+        return taken, now.timestamp(), None if last is None else last.timestamp(), taken_by
 
     async def rest(self) -> None:
         """Count it."""

@@ -117,7 +117,7 @@ async def test_a_schedule_that_somebody_removes_again_and_again_does_not_spin() 
         async def ask(_: str, values: Any) -> list[Any]:
             database.asked.append(("slot_take", 0.0))
             del values
-            return [(False, database.now.timestamp(), None)]
+            return [(False, database.now.timestamp(), None, None)]
 
         process.session.ask = ask
         await asyncio.sleep(600)
@@ -251,3 +251,18 @@ async def test_what_comes_at_a_pace_keeps_it_as_clocks_are_changed(cron: str | N
     first = min(work.slots)
     assert sorted(work.slots) == [first + pace * number for number in range(timedelta(hours=12) // pace + (not cron))]
     assert len(database.times("slot_take")) <= len(work.slots) + 2
+
+
+@in_fake_time
+async def test_a_slot_whose_answer_was_lost_is_run_by_whoever_took_it() -> None:
+    """And by nobody else, and once."""
+    database, work = Database(), Counting()
+    async with (
+        Process(database, jobs_of(work, every="1h")) as one,
+        Process(database, jobs_of(work, every="1h")) as other,
+    ):
+        await asyncio.sleep(10)
+        database.forgetful = True
+        await asyncio.sleep(2 * HOUR)
+        assert len(one.of(PassFailed)) + len(other.of(PassFailed)) == 1
+    assert dict(work.slots) == {NEW_YEAR + timedelta(hours=hours): 1 for hours in range(3)}
