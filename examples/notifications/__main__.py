@@ -31,7 +31,7 @@ def main() -> int:
                     waited(lambda nights=nights: database.execute("select * from settled").fetchone() == (nights,))
                 found.append(dict(database.execute("select * from found").fetchall()))
                 print(f"{job}: {found[-1]}")
-            subprocess.run([sys.executable, "-m", "relay", "runs"], env=environment, check=True)
+            subprocess.run([sys.executable, "-m", "relay", "runs", "--jobs"], env=environment, check=True)
     return 0 if found[0] == FIRST and found[-1] == LAST else 1
 
 
