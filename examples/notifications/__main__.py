@@ -13,7 +13,7 @@ JOBS = "examples.notifications.upkeep:jobs"
 SETTINGS = {"RELAY_APP": JOBS, "INBOX_RETENTION_TO": "archive", "INBOX_POLL_MS": "100ms", "MINUTE_SECONDS": "0.1"}
 CONSUMER = ("consumers", "run", "examples.notifications.receipts:push")
 OUTSIDE = "examples.notifications.outside:outside"
-LATER = (("ingest", "0"), ("clean_up", "13 months"), ("archive", "0"), ("archive", "31 days"))
+LATER = (("ingest", "0", "0"), ("clean_up", "13 months", "1 month"), ("archive", "0", "0"), ("archive", "31 days", "0"))
 FIRST = {"ok": 24, "invalid": 12, "dead": 12, "skipped": 6, "unknown": 6}
 LAST = {"invalid": 12, "dead": 12, "unknown": 6, "sources in files": 1, "deliveries in files": 16}
 
@@ -25,12 +25,12 @@ def main() -> int:
         with served(environment, OUTSIDE) as url, psycopg.connect(stack.database_url, autocommit=True) as database:
             environment["OUTSIDE_URL"] = url
             found = []
-            for nights, (job, age) in enumerate(LATER):
-                database.execute("call later(%s, %s)", (job, age))
+            for nights, times in enumerate(LATER):
+                database.execute("call later(%s, %s, %s)", times)
                 with running(environment, *CONSUMER):
                     waited(lambda nights=nights: database.execute("select * from settled").fetchone() == (nights,))
                 found.append(dict(database.execute("select * from found").fetchall()))
-                print(f"{job}: {found[-1]}")
+                print(f"{times[0]}: {found[-1]}")
             subprocess.run([sys.executable, "-m", "relay", "runs", "--jobs"], env=environment, check=True)
     return 0 if found[0] == FIRST and found[-1] == LAST else 1
 
