@@ -15,7 +15,7 @@ from examples.notifications import outside
 from examples.notifications.__main__ import SETTINGS
 
 # What a killed process had is taken over soon.
-SHORT = {"INBOX_LEASE_MS": "2s", "INBOX_HEARTBEAT_MS": "500ms", "CONSUMERS_LOG_LEVEL": "critical"}
+SHORT = {"INBOX_LEASE_MS": "2s", "INBOX_HEARTBEAT_MS": "500ms"}
 
 
 def environment_of(database: str, url: str, files: Path) -> dict[str, str]:
