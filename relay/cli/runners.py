@@ -15,6 +15,7 @@ from relay.kernel.clock import Clock
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Pace, Runner
 from relay.kernel.worker import Worker
+from relay.operate.retention import retention_job
 from relay.operate.row_lines import kept_words
 from relay.outbox.outbox import Connect, Outbox
 from relay.publisher.failures import Attempts
@@ -117,6 +118,12 @@ def app_jobs(settings: Settings) -> Iterable[Job]:
     return load_jobs(settings.relay_app)
 
 
+def our_jobs(settings: Settings) -> list[Job]:
+    """Those that every relay has, unless it is told not to."""
+    job = retention_job(settings.relay_schema, settings.relay_retention, settings.relay_retention_to)
+    return [job] if job else []
+
+
 def publishes(settings: Settings) -> bool:
     """Whether the publisher is one of the runners."""
     return Publisher.name in settings.runners
@@ -210,5 +217,6 @@ BROKERS: dict[str, Callable[[Settings], Broker]] = {"pubsub": lambda settings: P
 # What RELAY_RUNNERS may name. Runners other than publish wait as `pace` says, and jobs for their slots.
 RUNNERS: dict[str, Kind] = {
     Publisher.name: OneRunner(publisher, by_time_alone=True),
+    "retention": SomeJobs(our_jobs),
     _JOBS: SomeJobs(app_jobs),
 }
