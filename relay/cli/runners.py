@@ -17,7 +17,6 @@ from relay.kernel.runner import Pace, Runner
 from relay.kernel.worker import Worker
 from relay.operate.row_lines import kept_words
 from relay.outbox.outbox import Connect, Outbox
-from relay.postgres.connect import connect_async
 from relay.publisher.failures import Attempts
 from relay.publisher.policy import PublishPolicy
 from relay.publisher.publisher import Publisher
@@ -25,8 +24,8 @@ from relay.setting_rules import FIRST_OUTAGE
 from relay.settings import Settings
 from relay.upkeep.building import job_runners, job_workers
 from relay.upkeep.jobs import Job
-from relay.upkeep.loading import api_of, load_jobs
-from relay.upkeep.run import Surroundings
+from relay.upkeep.loading import load_jobs
+from relay.upkeep.surroundings import surroundings
 
 OUTAGE_JITTER_SECONDS = 0.25
 _JOBS = "jobs"
@@ -95,16 +94,10 @@ def _job_workers(jobs: Sequence[Job], settings: Settings, clock: Clock, observe:
     """The workers of jobs, by their names."""
     if not jobs:
         return {}
-    url, name = settings.require_database(), settings.relay_name
-    around = Surroundings(
-        connect=lambda: connect_async(url, name),
-        schema=settings.relay_schema,
-        observe=observe,
-        api=api_of(jobs, settings),
-    )
+    url, name, schema = settings.require_database(), settings.relay_name, settings.relay_schema
     runners = job_runners(
         jobs,
-        around,
+        surroundings(jobs, settings, observe, url=url, app=name, schema=schema),
         history_for=settings.relay_runs_retention,
         clock=clock,
         pace=pace(settings),

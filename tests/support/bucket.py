@@ -35,9 +35,7 @@ class Bucket:
 
     def make(self) -> None:
         """Have it be there."""
-        self._client().create_bucket(
-            Bucket=self.name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"}
-        )
+        self._client().create_bucket(Bucket=self.name, CreateBucketConfiguration={"LocationConstraint": "eu-central-1"})
 
     def empty(self) -> None:
         """Remove what is in it."""
