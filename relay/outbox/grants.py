@@ -84,7 +84,7 @@ class Role(Enum):
             case Role.RELAY:
                 return "relay run and tick, and operators: failed retry and discard, forget"
             case Role.VIEWER:
-                return "status, check, audit, failed list and show"
+                return "status, check, audit, runs, failed list and show"
             case _:
                 assert_never(self)
 

@@ -4,14 +4,18 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
-from relay.cli.runners import RUNNERS, Kind, OneRunner, unknown, workers
+from relay.cli.runners import RUNNERS, Kind, OneRunner, SomeJobs, unknown, workers
 from relay.errors import ConfigurationError
 from relay.kernel.runner import Budget, Report
 from relay.kernel.shutdown import Shutdown
 from relay.kernel.tick import tick
 from relay.kernel.worker import Worker
 from relay.settings import Settings
+from relay.upkeep.jobs import Job
+from relay.upkeep.run import Run
+from relay.upkeep.schedule import Every
 from tests.unit.kernel.fakes import FakeClock, FakeRunner, in_fake_time
 
 
@@ -23,6 +27,10 @@ async def no_database() -> Any:
 async def all_items(budget: Budget) -> Report:
     """Work through as many items as a pass may."""
     return Report(processed=budget.items or 0)
+
+
+async def idle(_: Run) -> None:
+    """A job that has nothing to do."""
 
 
 def table(*names: str) -> dict[str, Kind]:
@@ -68,3 +76,25 @@ def test_no_known_runner_at_all_is_refused() -> None:
     assert str(refusal.value) == (
         "RELAY_RUNNERS is 'retention' and names no runner of this release; choose from: publish"
     )
+
+
+def test_jobs_are_runners_each_in_the_place_of_its_kind() -> None:
+    """Where they are the publisher's neighbours, and where there are none."""
+
+    def job(name: str) -> Job:
+        return Job(name, Every.of("1h"), idle, 60.0)
+
+    known: dict[str, Kind] = {
+        **table("publish"),
+        "retention": SomeJobs(lambda _: [job("relay.retention")]),
+        "jobs": SomeJobs(lambda _: [job("a"), job("b")]),
+        "none": SomeJobs(lambda _: []),
+    }
+
+    def names(text: str) -> list[str]:
+        settings = Settings.model_construct(relay_runners=text, database_url=SecretStr("postgresql://h/db"))
+        return [worker.runner.name for worker in workers(settings, no_database, FakeClock(), lambda _: None, known)]
+
+    assert names("jobs,publish,none,retention") == ["job:a", "job:b", "publish", "job:relay.retention"]
+    with pytest.raises(ConfigurationError, match="RELAY_RUNNERS is 'none', and there is no job to run: name yours in"):
+        names("none")

@@ -204,3 +204,15 @@ def test_the_runner_has_its_pace(bench: Bench) -> None:
     """The same, whatever happened."""
     assert bench.runner.name == "stats"
     assert (bench.runner.pace.idle.first, bench.runner.pace.idle.most, bench.runner.pace.error.most) == (60.0,) * 3
+
+
+def test_without_a_publisher_the_jobs_are_counted() -> None:
+    """And not the looks themselves."""
+    tally = Tally(publishing=False)
+    tally(PassFinished("stats", Report(processed=1), 0.1))
+    assert not tally.works
+    tally(PassFinished("job:ingest", Report(processed=1), 0.1))
+    tally(PassFailed("job:digest", OSError(), 0.1))
+    assert tally.works
+    counts = tally.take()
+    assert (counts.passes, counts.passes_failed) == (1, 1)
