@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from relay.kernel.observe import Observe
-from relay.postgres.connect import connect, connect_async
-from relay.upkeep.archive.archive import Archive
+from relay.postgres.connect import connect_async
+from relay.upkeep.archive.errand import Address
 from relay.upkeep.archive.place import Place
 from relay.upkeep.jobs import Job
 from relay.upkeep.loading import api_of
@@ -25,5 +25,5 @@ def surroundings(  # noqa: PLR0913 -- each by its name
         schema=schema,
         observe=observe,
         api=api_of(jobs, settings),
-        archive=Archive(lambda: connect(url, app), schema, Place.of(settings)),
+        archive=Address(url, app, schema, Place.of(settings)),
     )

@@ -1,26 +1,21 @@
 """Archives of tables that are not like others, and what is in the way of one."""
 
-import asyncio
 import errno
 import shutil
-from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
 
 from relay.errors import ArchiveError, ConfigurationError, InvariantError
-from relay.postgres.connect import connect_async
 from relay.upkeep.archive import names, seal
-from relay.upkeep.archive.archive import Archive, Insistence
+from relay.upkeep.archive.archive import Insistence
 from relay.upkeep.archive.bounds import Bounds
 from relay.upkeep.archive.lock import ArchiveBusyError, alone
 from relay.upkeep.archive.parquet import Digest
 from relay.upkeep.archive.watch import StoppedError, Watch
-from relay.upkeep.run import Run, Surroundings
 from relay.upkeep.table_name import TableName
 from tests.support.archives import (
     FIRST,
@@ -33,7 +28,6 @@ from tests.support.archives import (
     exists,
     kept,
 )
-from tests.support.waiting import until_async
 
 JANUARY = date(2026, 1, 1)
 NOW = Insistence("ana", "a test")
@@ -325,68 +319,6 @@ def test_names_that_are_too_long_are_cut_and_told_apart() -> None:
     assert names.of_restored("sources", JANUARY) == "sources_2026_01_restored"
 
 
-async def test_a_run_exports_and_drops_all_tables_and_counts(database: str, tmp_path: Path) -> None:
-    """What is wrong with one table is a fault of the run, and the others have their turn."""
-    fine, wrong = Shelf(database), Shelf(database, name="wrong")
-    for shelf in (fine, wrong):
-        for month in (FIRST, SECOND):
-            shelf.month(month)
-        shelf.fill(FIRST, 3)
-        shelf.fill(SECOND, 1, first=100)
-    wrong.say("alter table archive.wrong_2026_01 drop constraint wrong_2026_01_pkey")
-    faults: list[Any] = []
-    run = _run(database, archive(database, tmp_path), faults.append)
-
-    assert await run.export() == 1
-    fine.say("update archive_exports set drop_eligible_at = '2026-01-01' where state = 'verified'")
-    assert await run.drop_exported() == 1
-
-    assert {**run.counters, "exported_bytes": 0} == {
-        "exported_files": 1,
-        "exported_rows": 3,
-        "exported_bytes": 0,
-        "exports_verified": 1,
-        "exports_dropped": 1,
-    }
-    assert [(fault.what, "no primary key" in str(fault.error)) for fault in faults] == [
-        ("export of public.wrong", True)
-    ]
-    with pytest.raises(ConfigurationError, match="no primary key"):
-        await run.export("wrong")
-
-
-async def test_a_run_that_is_cancelled_ends_the_thread(database: str, tmp_path: Path) -> None:
-    """Before it is over itself; what is recorded is done."""
-    shelf = Shelf(database)
-    for month in (FIRST, SECOND):
-        shelf.month(month)
-    shelf.fill(FIRST, 100)
-    shelf.fill(SECOND, 1, first=1000)
-    files = archive(database, tmp_path, Bounds(rows=1))
-    run = _run(database, files)
-    working = asyncio.create_task(run.export())
-
-    async def is_under_way() -> bool:
-        return run.counters.get("exported_files", 0) > 1
-
-    await until_async(is_under_way, "two files are there")
-    working.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await working
-
-    (export,) = files.standing(shelf.origin).exports
-    assert export.rows is None
-    assert len(export.files) == run.counters["exported_files"]
-
-
-async def test_a_run_without_an_archive_says_so(database: str) -> None:
-    """Where nobody has told it of a place, or the place is not set."""
-    with pytest.raises(ConfigurationError, match="archive"):
-        await _run(database, None).export()
-    with pytest.raises(ConfigurationError, match="ARCHIVE_BUCKET is not set"):
-        await _run(database, archive(database, "")).export()
-
-
 def test_an_export_that_is_stopped_says_what_it_has_done(database: str, tmp_path: Path) -> None:
     """And leaves no file that is not recorded."""
     shelf = Shelf(database)
@@ -407,12 +339,3 @@ def _count(database: str, table: sql.Identifier) -> int:
     with psycopg.connect(database) as connection:
         (found,) = connection.execute(sql.SQL("select count(*) from {}").format(table)).fetchone() or (0,)
     return int(found)
-
-
-def _run(database: str, files: Archive | None, observe: Callable[[Any], None] = lambda _: None) -> Run:
-    around = Surroundings(
-        connect=lambda: connect_async(database, "job"), schema="public", observe=observe, archive=files
-    )
-    return Run(
-        job="archive", slot=datetime(2026, 3, 1, tzinfo=UTC), worker="w", around=around, stopping=asyncio.Event()
-    )
