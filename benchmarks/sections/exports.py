@@ -75,7 +75,9 @@ def _taken(stand: Stand, size: Size, *, exporting: bool) -> Found:
     with TemporaryDirectory() as folder:
         taken = latency.run(stand, pace, PROGRAM, RELAY_APP="benchmarks.exporting:jobs", ARCHIVE_BUCKET=folder)
     with psycopg.connect(stand.database_url) as connection:
-        found = connection.execute("select status, counters ->> 'exported_rows' from relay_runs").fetchall()
+        found = connection.execute(
+            "select status, counters ->> 'exported_rows' from relay_runs where job = 'export'"
+        ).fetchall()
     # It has gone on until the process ended, or nothing was measured.
     if len(found) != 1 or int(found[0][1] or 0) < rows:
         raise ContestError(f"there was no export all the while: {found}")
