@@ -44,15 +44,21 @@ def loops(settings: Settings, clock: Clock, observe: Observe) -> list[Loop]:
     if not settings.relay_app:
         return []
     # Load libpq, which others do without.
-    from relay.upkeep.building import job_loops, job_runners  # noqa: PLC0415
+    from relay.upkeep.building import job_loops, job_runners, surroundings  # noqa: PLC0415
     from relay.upkeep.loading import load_jobs  # noqa: PLC0415
-    from relay.upkeep.surroundings import surroundings  # noqa: PLC0415
 
     jobs = load_jobs(settings.relay_app)
-    url = checked(settings.database_url.get_secret_value())
+    around = surroundings(
+        jobs,
+        settings,
+        url=checked(settings.database_url.get_secret_value()),
+        name=settings.consumers_name,
+        schema=settings.inbox_schema,
+        observe=observe,
+    )
     runners = job_runners(
         jobs,
-        surroundings(jobs, settings, observe, url=url, app=settings.consumers_name, schema=settings.inbox_schema),
+        around,
         history_for=settings.relay_runs_retention,
         clock=clock,
         redaction=Redaction(redaction(settings)),

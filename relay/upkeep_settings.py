@@ -1,7 +1,8 @@
 """Jobs, their history and archives, as settings that several programs have."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr, field_validator
@@ -14,6 +15,10 @@ _SHORTEST_HISTORY = parse("1h")
 
 class UpkeepSettings(SettingBase):
     """The names are the environment's, in lower case; a text that ends in a value gives the default."""
+
+    MISSING: ClassVar[Mapping[str, str]] = {
+        "archive_bucket": "ARCHIVE_BUCKET is not set; write it like s3://bucket/folder, or /srv/archive",
+    }
 
     relay_app: str = ""
     """module:name of your own Jobs; they run beside the rest of the process, each once over all replicas."""

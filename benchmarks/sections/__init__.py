@@ -19,6 +19,7 @@ NAMES = (
     "keys",
     "consume",
     "inbox",
+    "exports",
 )
 
 

@@ -60,14 +60,20 @@ def measure(stand: Stand, size: Size) -> Iterator[Figure]:
             for who, program, around in reversed(turns) if number % 2 else turns:
                 found[who].append(run(stand, pace, program, around))
         for who, rounds in found.items():
-            yield from figures(f"{who} {pace.rate:,}/s", rounds)
+            yield from figures(SECTION, f"{who} {pace.rate:,}/s", rounds)
 
 
-def run(stand: Stand, pace: Pace, program: str, around: Callable[[], AbstractContextManager[None]]) -> Found:
+def run(
+    stand: Stand,
+    pace: Pace,
+    program: str,
+    around: Callable[[], AbstractContextManager[None]] = nullcontext,
+    **environment: str,
+) -> Found:
     """Let one of them publish what comes at this pace."""
     backlog.empty(stand.database_url)
     with stand.topic() as topic, around():
-        publishing = stand.start(program, topic.name)
+        publishing = stand.start(program, topic.name, **environment)
         try:
             topic.taken()
             publishing.go()
@@ -107,14 +113,14 @@ def quantile(ordered: Sequence[float], share: float) -> float | str:
     return ordered[place]
 
 
-def figures(name: str, rounds: Sequence[Found]) -> Iterator[Figure]:
+def figures(section: str, name: str, rounds: Sequence[Found]) -> Iterator[Figure]:
     """A figure of each quantile."""
     for quantile_name in QUANTILES:
         values = [found[quantile_name] for found in rounds]
         numbers = tuple(value for value in values if isinstance(value, float))
         reasons = [value for value in values if isinstance(value, str)]
         skipped = "" if numbers else reasons[0]
-        yield Figure(SECTION, f"{name} {quantile_name}", UNIT, numbers, skipped)
+        yield Figure(section, f"{name} {quantile_name}", UNIT, numbers, skipped)
 
 
 def _awake(url: str) -> None:

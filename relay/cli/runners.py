@@ -22,10 +22,9 @@ from relay.publisher.policy import PublishPolicy
 from relay.publisher.publisher import Publisher
 from relay.setting_rules import FIRST_OUTAGE
 from relay.settings import Settings
-from relay.upkeep.building import job_runners, job_workers
+from relay.upkeep.building import job_runners, job_workers, surroundings
 from relay.upkeep.jobs import Job
 from relay.upkeep.loading import load_jobs
-from relay.upkeep.surroundings import surroundings
 
 OUTAGE_JITTER_SECONDS = 0.25
 _JOBS = "jobs"
@@ -94,10 +93,17 @@ def _job_workers(jobs: Sequence[Job], settings: Settings, clock: Clock, observe:
     """The workers of jobs, by their names."""
     if not jobs:
         return {}
-    url, name, schema = settings.require_database(), settings.relay_name, settings.relay_schema
+    around = surroundings(
+        jobs,
+        settings,
+        url=settings.require_database(),
+        name=settings.relay_name,
+        schema=settings.relay_schema,
+        observe=observe,
+    )
     runners = job_runners(
         jobs,
-        surroundings(jobs, settings, observe, url=url, app=name, schema=schema),
+        around,
         history_for=settings.relay_runs_retention,
         clock=clock,
         pace=pace(settings),

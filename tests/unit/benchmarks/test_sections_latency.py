@@ -31,7 +31,7 @@ def test_a_quantile_has_some_events_beyond_it() -> None:
 
 def test_an_emitter_that_is_late_is_told_in_words() -> None:
     """What it stored came at another pace than the one that the figure is about."""
-    (figure, *_) = figures("relay 100/s", [quantiles(*run(late_ms=500), BEGAN, PACE)])
+    (figure, *_) = figures("latency", "relay 100/s", [quantiles(*run(late_ms=500), BEGAN, PACE)])
     assert (figure.name, figure.values) == ("relay 100/s p50", ())
     assert figure.skipped.startswith("the emitter did not hold the pace: 8")
 
@@ -46,7 +46,7 @@ def test_an_event_that_was_never_published_is_an_error() -> None:
 
 def test_every_round_is_a_value_of_its_figure() -> None:
     """Three figures; two have too few events."""
-    found = list(figures("relay 100/s", [quantiles(*run(), BEGAN, PACE)] * 3))
+    found = list(figures("latency", "relay 100/s", [quantiles(*run(), BEGAN, PACE)] * 3))
     assert [len(figure.values) for figure in found] == [3, 0, 0]
 
 
