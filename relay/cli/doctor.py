@@ -9,11 +9,13 @@ import psycopg
 
 from relay.cli.parts import listening_opener, pubsub_address, routes, warned
 from relay.cli.refusals import refusals
+from relay.cli.runners import jobs_of
 from relay.errors import ConfigurationError
 from relay.kernel.line_redaction import WITHHOLDING, Redaction
 from relay.operate.doctor import Finding, Patient, Report, Status, doctor
 from relay.postgres.connect import conninfo, place
 from relay.settings import Settings, load
+from relay.upkeep.jobs import OURS, Job
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -77,7 +79,16 @@ def patient(settings: Settings) -> Patient:
         warnings=Settings.strangers(),
         listen=listening_opener(settings) if settings.relay_notify else None,
         listens_at=_listens_at(settings),
+        jobs=_jobs(settings),
     )
+
+
+def _jobs(settings: Settings) -> list[Job]:
+    """Those of RELAY_APP, where this relay would run them; where they cannot be had, that is a refusal."""
+    try:
+        return [job for job in jobs_of(settings) if not job.name.startswith(OURS)]
+    except ConfigurationError:
+        return []
 
 
 def _listens_at(settings: Settings) -> str:

@@ -2,7 +2,7 @@
 
 from relay.brokers.pubsub_credentials import credentials_of
 from relay.cli.parts import redaction
-from relay.cli.runners import RUNNERS, SomeJobs, chosen, nothing_to_run
+from relay.cli.runners import RUNNERS, SomeJobs, chosen, jobs_of, nothing_to_run
 from relay.errors import ConfigurationError
 from relay.operate.http.address import Address, http_address, resolved
 from relay.postgres.connect import conninfo
@@ -44,7 +44,7 @@ def _credentials(settings: Settings) -> None:
 
 def _runners(settings: Settings) -> None:
     kinds = [RUNNERS[name] for name in chosen(settings, RUNNERS)]
-    jobs = [job for kind in kinds if isinstance(kind, SomeJobs) for job in kind.jobs(settings)]
+    jobs = jobs_of(settings)
     if not jobs and all(isinstance(kind, SomeJobs) for kind in kinds):
         raise ConfigurationError(nothing_to_run(settings))
     api_of(jobs, settings)

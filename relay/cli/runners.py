@@ -107,6 +107,12 @@ def _job_workers(jobs: Sequence[Job], settings: Settings, clock: Clock, observe:
     return {job.name: worker for job, worker in zip(jobs, job_workers(runners, clock, observe), strict=True)}
 
 
+def jobs_of(settings: Settings) -> list[Job]:
+    """All jobs that RELAY_RUNNERS chooses. Raises ConfigurationError."""
+    kinds = [RUNNERS[name] for name in chosen(settings, RUNNERS)]
+    return [job for kind in kinds if isinstance(kind, SomeJobs) for job in kind.jobs(settings)]
+
+
 def app_jobs(settings: Settings) -> Iterable[Job]:
     """Those of RELAY_APP. Raises ConfigurationError where they cannot be had."""
     return load_jobs(settings.relay_app)

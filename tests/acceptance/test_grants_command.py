@@ -163,7 +163,7 @@ def test_only_the_owner_grants(relay: Commands, database: str, role: str) -> Non
     done = relay(
         "grants", "--viewer", role, "--apply", DATABASE_URL=make_conninfo(database, user=role, password=PASSWORD)
     )
-    assert f"does not own the table outbox_actions of schema 'public'; its owner, {owner_of(database)!r}" in refusal(
+    assert f"does not own the table archive_exports of schema 'public'; its owner, {owner_of(database)!r}" in refusal(
         done
     )
 
@@ -203,7 +203,7 @@ def test_without_an_outbox_there_is_nothing_to_grant(relay: Commands, bare_datab
     call = ("grants", "--emitter", role, "--apply")
     assert "has no outbox in schema 'public'" in refusal(relay(*call, DATABASE_URL=bare_database))
     with psycopg.connect(bare_database) as connection:
-        schema.migrate(connection, "public", 4)
-    assert "relay grants needs version 5 of schema 'public', which is at 4; bring it up with" in refusal(
+        schema.migrate(connection, "public", 5)
+    assert "relay grants needs version 6 of schema 'public', which is at 5; bring it up with" in refusal(
         relay(*call, DATABASE_URL=bare_database)
     )

@@ -203,3 +203,19 @@ def test_the_configuration_shows_no_token(shop: Commands) -> None:
     assert TOKEN not in done.stdout + done.stderr
     assert "WORKER_API_BASE_URL is not set" in done.stderr
     assert "PUBSUB_PROJECT_ID is not set" not in done.stdout + done.stderr
+
+
+def test_the_doctor_names_jobs_that_nobody_runs(relay: Commands, database: str, tmp_path: Path) -> None:
+    """Until somebody does; and it says what they lack."""
+    (tmp_path / "shop.py").write_text(SHOP)
+
+    def found() -> list[str]:
+        done = relay("doctor", "--json", **JOBS_ALONE)
+        return [each["found"] for each in json.loads(done.stdout)["findings"] if each["check"] == "jobs"]
+
+    assert found() == [f"{job} has never been begun" for job in ("ingest", "digest", "leap")]
+    assert relay("tick", **JOBS_ALONE).returncode == 0
+    assert found() == ["3 of these settings have their slots taken"]
+    with psycopg.connect(database) as connection:
+        connection.execute("drop table relay_schedule")
+    assert found() == ['they cannot run: relation "relay_schedule" does not exist']

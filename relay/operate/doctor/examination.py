@@ -12,12 +12,14 @@ from relay.brokers.pubsub_client import PubSubAddress
 from relay.errors import ConfigurationError, RelayError
 from relay.operate.doctor.broker import broker_checks
 from relay.operate.doctor.findings import Check, Finding, Report, examine, fail, ok, warn
+from relay.operate.doctor.jobs import jobs_check
 from relay.operate.doctor.look import Look
 from relay.operate.doctor.outbox import MOST_COUNTED, outbox_checks
 from relay.operate.doctor.server import server_checks
 from relay.operate.remedies import heard_again
 from relay.outbox.listening import Listening
 from relay.postgres.connect import connect_async
+from relay.upkeep.jobs import Job
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Patient:
     warnings: Sequence[str] = ()  # what of the configuration has no effect
     listen: Callable[[], Awaitable[Listening]] | None = None  # how it would hear of new events, where it is to
     listens_at: str = ""  # the host and port of that; nothing where the configuration names none that can be
+    jobs: Sequence[Job] = ()  # that it would run
 
 
 # Two connections, of which each may take long, and the notification; less than any check may take.
@@ -63,7 +66,8 @@ class _Examination:
             budget, batch = _ms(self._patient.publish_budget), _ms(self._patient.batch_end)
             of_server = server_checks(self._look, budget, batch)
             wake_up = Check("wake-up", self._woken)
-            database = await examine([*of_server, *outbox_checks(self._look), wake_up], tell)
+            jobs = jobs_check(self._look, self._patient.jobs)
+            database = await examine([*of_server, *outbox_checks(self._look), jobs, wake_up], tell)
             await self._name_topics(self._look)
         else:
             database = Report(())
