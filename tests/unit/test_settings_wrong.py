@@ -153,7 +153,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"RELAY_RETENTION_TO": "shelf"}, "RELAY_RETENTION_TO is 'shelf': input should be 'nowhere' or 'archive'"),
     (
         {"RELAY_RETENTION": "59m"},
-        "RELAY_RETENTION is 59m, and nobody would see what became of an event; give 1h or more, such as 30d, or 0 to ",
+        "RELAY_RETENTION is 59m, and nobody would see what became of an event; give 1h or more, or 0 to keep all",
     ),
     (
         {"RELAY_RUNS_RETENTION": "1m"},
