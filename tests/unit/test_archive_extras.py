@@ -2,7 +2,9 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 
 from relay.errors import ConfigurationError
@@ -13,10 +15,10 @@ from relay.upkeep.archive.place import Place
 
 
 def _archive(place: Place) -> Archive:
-    def never() -> None:
-        raise AssertionError
+    def never() -> psycopg.Connection[Any]:
+        raise AssertionError("nobody connects")
 
-    return Archive(never, "public", place)  # type: ignore[arg-type] -- nobody connects
+    return Archive(never, "public", place)
 
 
 def test_without_pyarrow_the_command_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
