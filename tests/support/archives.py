@@ -71,7 +71,7 @@ class Shelf:
     def say(self, statement: str, *names: sql.Composable) -> None:
         """Something to the database, as its owner."""
         with psycopg.connect(self.database) as connection:
-            connection.execute(sql.SQL(statement).format(*names))  # type: ignore[arg-type] -- a test's own words
+            connection.execute(sql.SQL(statement).format(*names))
 
 
 def archive(database: str, place: Path | str, bounds: Bounds | None = None, **settings: str) -> Archive:

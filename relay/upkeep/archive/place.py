@@ -33,7 +33,7 @@ class Place:
     def open(self) -> Store:
         """What keeps files there. Raises ConfigurationError where it is not set, or a package is missing."""
         if not self.url:
-            raise ConfigurationError("ARCHIVE_BUCKET is not set; write it like s3://bucket/folder, or /srv/archive")
+            raise ConfigurationError(UpkeepSettings.MISSING["archive_bucket"])
         scheme, found, rest = self.url.partition("://")
         if not found or scheme in _LOCAL:
             path = Path(rest if found else self.url)
