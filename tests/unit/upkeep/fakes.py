@@ -162,9 +162,9 @@ class Process:
         """What was heard of this kind."""
         return [event for event in self.heard if isinstance(event, kind)]
 
-    async def __aenter__(self) -> Self:
-        """Begin its loops."""
-        self._loops = [
+    def loops(self) -> list[Loop]:
+        """One for each job, without jitter."""
+        return [
             Loop(
                 Worker(runner, self.clock, self.heard.append, seconds=runner.seconds),
                 self.clock,
@@ -174,6 +174,10 @@ class Process:
             )
             for runner in self.runners
         ]
+
+    async def __aenter__(self) -> Self:
+        """Begin its loops."""
+        self._loops = self.loops()
         self._tasks = [asyncio.create_task(loop.run(self.stopping)) for loop in self._loops]
         return self
 

@@ -4,9 +4,13 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
+from relay.errors import SchemaError
 from relay.kernel.observe import PassFailed
+from relay.kernel.shutdown import Shutdown
+from relay.kernel.supervise import supervise
 from relay.upkeep.events import RunEnded, RunSkipped, Status
 from relay.upkeep.holding import Holding
 from relay.upkeep.jobs import Jobs
@@ -266,3 +270,56 @@ async def test_a_slot_whose_answer_was_lost_is_run_by_whoever_took_it() -> None:
         await asyncio.sleep(2 * HOUR)
         assert len(one.of(PassFailed)) + len(other.of(PassFailed)) == 1
     assert dict(work.slots) == {NEW_YEAR + timedelta(hours=hours): 1 for hours in range(3)}
+
+
+@in_fake_time
+async def test_a_schema_that_is_too_old_ends_no_loop() -> None:
+    """Others go on, and so does this one as soon as somebody has brought it up."""
+    database, work = Database(), Counting()
+    process = Process(database, jobs_of(work, every="1m"))
+    ask = process.session.ask
+
+    async def too_old(name: str, values: Any) -> Any:
+        raise psycopg.errors.UndefinedTable(f"{name} {values}")
+
+    process.session.ask = too_old
+    async with process:
+        await asyncio.sleep(100)
+        assert {type(event.error) for event in process.of(PassFailed)} == {SchemaError}
+        assert "bring it up with" in str(process.of(PassFailed)[0].error)
+        process.session.ask = ask
+        await asyncio.sleep(100)
+    assert len(work.slots) >= 2
+
+
+@in_fake_time
+async def test_a_job_has_the_soft_timeout_to_end_and_is_then_cancelled() -> None:
+    """It sees that the process is stopping; its row says what became of it, and its name who was late."""
+    seen: list[bool] = []
+    jobs = Jobs()
+
+    @jobs.every("1h")
+    async def slow(run: Run) -> None:
+        while True:
+            await asyncio.sleep(1)
+            seen.append(run.stopping)
+
+    @jobs.every("1h")
+    async def polite(run: Run) -> None:
+        while not run.stopping:  # noqa: ASYNC110 -- in time that jumps this costs nothing
+            await asyncio.sleep(1)
+
+    database = Database()
+    process = Process(database, jobs)
+    shutdown = Shutdown()
+    asyncio.get_running_loop().call_later(10, shutdown.request, "SIGTERM")
+    abandoned = await supervise(process.loops(), shutdown, process.clock, 25.0, process.heard.append)
+    assert abandoned == ("job:slow",)
+    assert 24 <= seen.count(True) <= 26
+    assert sorted((event.job, event.status) for event in process.of(RunEnded)) == [
+        ("polite", Status.DONE),
+        ("slow", Status.CANCELLED),
+    ]
+    assert sorted(str(ended["status"]) for ended in database.ended) == ["cancelled", "done"]
+    assert not database.held
+    assert process.session.closed
