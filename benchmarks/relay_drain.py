@@ -20,7 +20,7 @@ _PASS_SECONDS = 600.0
 
 async def main(topic: str, most: int | None = None) -> None:
     """Take part in a contest, when all that waits now is drained."""
-    settings = load(relay_topic=topic)
+    settings = load(relay_topic=topic, relay_runners="publish")
     clock = SystemClock()
     (worker,) = workers(settings, outbox_connector(settings), clock, lambda _: None)
     spare_the_collector()

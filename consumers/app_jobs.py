@@ -44,21 +44,15 @@ def loops(settings: Settings, clock: Clock, observe: Observe) -> list[Loop]:
     if not settings.relay_app:
         return []
     # Load libpq, which others do without.
-    from relay.upkeep.building import job_loops, job_runners, surroundings  # noqa: PLC0415
+    from relay.upkeep.building import job_loops, job_runners  # noqa: PLC0415
     from relay.upkeep.loading import load_jobs  # noqa: PLC0415
+    from relay.upkeep.surroundings import surroundings  # noqa: PLC0415
 
     jobs = load_jobs(settings.relay_app)
-    around = surroundings(
-        jobs,
-        settings,
-        url=checked(settings.database_url.get_secret_value()),
-        name=settings.consumers_name,
-        schema=settings.inbox_schema,
-        observe=observe,
-    )
+    url = checked(settings.database_url.get_secret_value())
     runners = job_runners(
         jobs,
-        around,
+        surroundings(jobs, settings, observe, url=url, app=settings.consumers_name, schema=settings.inbox_schema),
         history_for=settings.relay_runs_retention,
         clock=clock,
         redaction=Redaction(redaction(settings)),

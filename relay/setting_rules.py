@@ -34,7 +34,7 @@ def inconsistencies(value: Mapping[str, Any]) -> Iterator[str]:
     if timedelta(0) < value["relay_retention"] < SHORTEST_RETENTION:
         yield (
             f"RELAY_RETENTION is {written(value['relay_retention'])}, and nobody would see what became of an event; "
-            f"give {written(SHORTEST_RETENTION)} or more, such as 30d, or 0 to keep all"
+            f"give {written(SHORTEST_RETENTION)} or more, or 0 to keep all"
         )
     yield from ends_too_late("RELAY_SHUTDOWN_MS", value["relay_shutdown_ms"], value["dyno"])
     if fault := topic_fault(value["relay_topic"]):

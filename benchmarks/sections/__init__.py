@@ -14,6 +14,7 @@ NAMES = (
     "emit",
     "emitters",
     "growth",
+    "retention",
     "memory",
     "idle",
     "keys",

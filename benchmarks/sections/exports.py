@@ -17,8 +17,8 @@ SECTION = "exports"
 ALONE, BESIDE = "alone", "beside an export"
 PROGRAM = "benchmarks.relay_latency"
 PACE, QUICK = Pace(200, 60), Pace(200, 10)
-# Of rows like events; more than are exported in that time.
-_ROWS, _QUICK_ROWS = 6_000_000, 1_500_000
+# Of rows like events, in the month that is exported.
+_ROWS, _QUICK_ROWS = 1_000_000, 300_000
 _WARM_UP = 20_000
 _SHELF = """
     create schema if not exists archive;
@@ -75,10 +75,12 @@ def _taken(stand: Stand, size: Size, *, exporting: bool) -> Found:
     with TemporaryDirectory() as folder:
         taken = latency.run(stand, pace, PROGRAM, RELAY_APP="benchmarks.exporting:jobs", ARCHIVE_BUCKET=folder)
     with psycopg.connect(stand.database_url) as connection:
-        runs = connection.execute("select status, finished_at - started_at from relay_runs").fetchall()
-    # It goes on until the process is told to end, or nothing was measured.
-    if [status for status, _ in runs] != ["cancelled"]:
-        raise ContestError(f"the export ended before the measurement did: {runs}; give it more rows")
+        found = connection.execute(
+            "select status, counters ->> 'exported_rows' from relay_runs where job = 'export'"
+        ).fetchall()
+    # It has gone on until the process ended, or nothing was measured.
+    if len(found) != 1 or int(found[0][1] or 0) < rows:
+        raise ContestError(f"there was no export all the while: {found}")
     return taken
 
 

@@ -9,10 +9,13 @@ import psycopg
 from examples.programs import prepared, running, served, waited
 from relay.dev.stack import Part, Stack
 
-SETTINGS = {"RELAY_APP": "examples.notifications.upkeep:jobs", "MINUTE_SECONDS": "0.1", "INBOX_POLL_MS": "100ms"}
+JOBS = "examples.notifications.upkeep:jobs"
+SETTINGS = {"RELAY_APP": JOBS, "INBOX_RETENTION_TO": "archive", "INBOX_POLL_MS": "100ms", "MINUTE_SECONDS": "0.1"}
 CONSUMER = ("consumers", "run", "examples.notifications.receipts:push")
 OUTSIDE = "examples.notifications.outside:outside"
-OUTCOMES = {"ok": 24, "invalid": 12, "dead": 12, "skipped": 6, "unknown": 6}
+LATER = (("ingest", "0", "0"), ("clean_up", "13 months", "1 month"), ("archive", "0", "0"), ("archive", "31 days", "0"))
+FIRST = {"ok": 24, "invalid": 12, "dead": 12, "skipped": 6, "unknown": 6}
+LAST = {"invalid": 12, "dead": 12, "unknown": 6, "sources in files": 1, "deliveries in files": 16}
 
 
 def main() -> int:
@@ -21,16 +24,15 @@ def main() -> int:
         environment = prepared(stack.database_url, "notifications", ARCHIVE_BUCKET=files, **SETTINGS)
         with served(environment, OUTSIDE) as url, psycopg.connect(stack.database_url, autocommit=True) as database:
             environment["OUTSIDE_URL"] = url
-            with running(environment, *CONSUMER):
-                waited(lambda: database.execute("select is_so from settled").fetchone() == (True,))
-            outcomes = dict(database.execute("select * from outcomes").fetchall())
-            print(f"what became of the pushes: {outcomes}")
-            for job, age in (("clean_up", "1 year"), ("archive", "0"), ("archive", "0")):
-                database.execute("call later(%s, %s)", (job, age))
-                subprocess.run([sys.executable, "-m", "relay", "tick"], env=environment, check=True, stdout=-3)
-            subprocess.run([sys.executable, "-m", "relay", "runs"], env=environment, check=True)
-            archived = dict(database.execute("select * from archived").fetchall())
-    return 0 if outcomes == OUTCOMES else 1
+            found = []
+            for nights, times in enumerate(LATER):
+                database.execute("call later(%s, %s, %s)", times)
+                with running(environment, *CONSUMER):
+                    waited(lambda nights=nights: database.execute("select * from settled").fetchone() == (nights,))
+                found.append(dict(database.execute("select * from found").fetchall()))
+                print(f"{times[0]}: {found[-1]}")
+            subprocess.run([sys.executable, "-m", "relay", "runs", "--jobs"], env=environment, check=True)
+    return 0 if found[0] == FIRST and found[-1] == LAST else 1
 
 
 if __name__ == "__main__":

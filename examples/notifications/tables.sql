@@ -31,18 +31,29 @@ select said || '.' || region || '.' || n, region, said = 'muted'
        unnest('{north, south}'::text[]) as region,
        generate_series(1, 3) as n;
 
--- All reports are read, and nothing is on its way.
+-- How many jobs of the night are over; no row where something is on its way.
 create view settled as
-select (select count(*) from sources) = 3
-       and not exists (select from outbox_events where published_at is null)
-       and not exists (select from inbox_deliveries where state not in ('done', 'failed')) as is_so;
+select (select count(*) from relay_runs where job <> 'ingest' and status = 'done') as nights
+ where (select count(*) from storms) = 2
+   and not exists (select from outbox_events where published_at is null)
+   and not exists (select from inbox_deliveries
+                    where state not in ('done', 'failed') or state = 'done' and finished_at < now() - interval '90 days');
 
-create view outcomes as
-select outcome, count(*) from inbox_deliveries where recipient <> '' group by outcome;
+create view found as
+select outcome, count(*) from inbox_deliveries where recipient <> '' group by outcome
+union all
+select regexp_replace(origin, '^public[.](inbox_)?', '') || ' in files', rows from archive_exports
+ where state = 'dropped' and origin ~ 'sources|deliveries';
 
--- A job of the night is due; and all is older by so much, but what came first by one month more.
-create procedure later(job text, age interval) language sql as $$
+-- A job is due, and what there is is older by so much; by a month more where it is of the coast, or of the north.
+create procedure later(job text, age interval, more interval) language sql as $$
   insert into relay_schedule (name, last_slot) values (job, now() - interval '2 days')
       on conflict (name) do update set last_slot = excluded.last_slot;
-  update sources set read_at = read_at - age - case when service = 'coast' then interval '1 month' else '0' end;
+  update archive_exports set drop_eligible_at = drop_eligible_at - age;
+  update inbox_checkpoints set updated_at = updated_at - age;
+  update sources set read_at = read_at - age - (service = 'coast')::int * more;
+  update inbox_history set at = at - age - (attributes ->> 'aggregate_id' ~ 'north')::int * more
+    from inbox_deliveries where inbox_deliveries.id = delivery_id;
+  update inbox_deliveries set created_at = created_at - age,
+         finished_at = finished_at - age - (attributes ->> 'aggregate_id' ~ 'north')::int * more;
 $$;

@@ -9,13 +9,11 @@ import httpx
 from psycopg.types.json import Jsonb
 
 from relay import Event, emit_async
-from relay.upkeep import Child, Jobs, Run, Table
+from relay.upkeep import Jobs, Run, Table
 
 MINUTE: Final = float(os.environ.get("MINUTE_SECONDS", "60"))  # shorter where nobody has hours to watch
 TYPE: Final = "storm.announced"
 REGISTER: Final = Path(__file__).with_name("register.sql").read_bytes()
-HISTORY: Final = Child("inbox_history", "delivery_id", "at")
-DELIVERIES: Final = Table(name="inbox_deliveries", age="finished_at", older_than="90d", children=(HISTORY,))
 
 jobs = Jobs()
 outside = partial(httpx.AsyncClient, base_url=os.environ.get("OUTSIDE_URL", ""))
@@ -42,9 +40,8 @@ async def ingest(run: Run) -> None:
 
 @jobs.cron("17 3 * * *", timezone="Europe/Berlin")
 async def clean_up(run: Run) -> None:
-    """Move what is over into the schema `archive`."""
+    """Move what is over into the schema `archive`; of finished deliveries, INBOX_RETENTION_TO says so."""
     await run.move(Table(name="sources", age="read_at", older_than="365d"))
-    await run.move(DELIVERIES)
 
 
 @jobs.cron("17 4 * * *", timezone="Europe/Berlin", timeout="2h")

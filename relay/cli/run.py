@@ -12,7 +12,7 @@ from relay.cli.parts import listening_opener, loaded, outbox_connector, redactio
 from relay.cli.refusals import refusals
 from relay.cli.runners import RUNNERS, publishes, unknown, without_jobs, workers
 from relay.cli.serve import Site
-from relay.errors import ConfigurationError
+from relay.errors import ConfigurationError, SchemaError
 from relay.kernel.clock import Clock, SystemClock
 from relay.kernel.command import FAILED, spare_the_collector
 from relay.kernel.loop import Loop
@@ -100,7 +100,7 @@ async def _run(settings: Settings) -> int:
     _warn(without_jobs(settings))
     shutdown, clock, tally = Shutdown(), SystemClock(), Tally(publishing=publishes(settings))
     site = Site(settings, clock)
-    observe = _SentencesAreEnough(to_all(_observe(settings), tally, *site.listeners))
+    observe = _SentencesAreEnough(to_all(_observe(settings), tally, *site.listeners), publishes=publishes(settings))
     soft_timeout = settings.relay_shutdown_ms.total_seconds()
     spare_the_collector()
     with shutdown.listening(soft_timeout + HARD_END_SECONDS):
@@ -205,24 +205,32 @@ def _observe(settings: Settings) -> Observe:
 class _SentencesAreEnough:
     """Keeps the lines of a start that a wrong configuration ends out of the log: `main` says it in one sentence.
 
-    Once a pass has ended well the same error ends nothing, and is a line as any other.
+    Once a pass has ended well the same error ends nothing, and is a line as any other. Until then it is not known
+    whether what a job lacks of the schema is all that lacks.
     """
 
-    def __init__(self, observe: Observe) -> None:
+    def __init__(self, observe: Observe, *, publishes: bool) -> None:
         self._observe = observe
-        self._works = False
+        self._works = not publishes
         self._misconfigured = False
+        self._held: list[object] = []
 
     def __call__(self, event: object) -> None:
         """Pass the event on, or keep it."""
         match event:
             case PassFinished(runner=Publisher.name):
                 self._works = True
+                held, self._held = self._held, []
+                for each in held:
+                    self._observe(each)
             case (
                 PassFailed(runner=Publisher.name, error=ConfigurationError())
                 | LoopDied(runner=Publisher.name, error=ConfigurationError())
             ) if not self._works:
                 self._misconfigured = True
+                return
+            case PassFailed(error=SchemaError()) if not self._works:
+                self._held.append(event)
                 return
             case ShutdownBegan() | ShutdownEnded(abandoned=()) if self._misconfigured:
                 return

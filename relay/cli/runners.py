@@ -15,6 +15,7 @@ from relay.kernel.clock import Clock
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Pace, Runner
 from relay.kernel.worker import Worker
+from relay.operate.retention import retention_job
 from relay.operate.row_lines import kept_words
 from relay.outbox.outbox import Connect, Outbox
 from relay.publisher.failures import Attempts
@@ -22,9 +23,10 @@ from relay.publisher.policy import PublishPolicy
 from relay.publisher.publisher import Publisher
 from relay.setting_rules import FIRST_OUTAGE
 from relay.settings import Settings
-from relay.upkeep.building import job_runners, job_workers, surroundings
+from relay.upkeep.building import job_runners, job_workers
 from relay.upkeep.jobs import Job
 from relay.upkeep.loading import load_jobs
+from relay.upkeep.surroundings import surroundings
 
 OUTAGE_JITTER_SECONDS = 0.25
 _JOBS = "jobs"
@@ -93,17 +95,10 @@ def _job_workers(jobs: Sequence[Job], settings: Settings, clock: Clock, observe:
     """The workers of jobs, by their names."""
     if not jobs:
         return {}
-    around = surroundings(
-        jobs,
-        settings,
-        url=settings.require_database(),
-        name=settings.relay_name,
-        schema=settings.relay_schema,
-        observe=observe,
-    )
+    url, name, schema = settings.require_database(), settings.relay_name, settings.relay_schema
     runners = job_runners(
         jobs,
-        around,
+        surroundings(jobs, settings, observe, url=url, app=name, schema=schema),
         history_for=settings.relay_runs_retention,
         clock=clock,
         pace=pace(settings),
@@ -121,6 +116,12 @@ def jobs_of(settings: Settings) -> list[Job]:
 def app_jobs(settings: Settings) -> Iterable[Job]:
     """Those of RELAY_APP. Raises ConfigurationError where they cannot be had."""
     return load_jobs(settings.relay_app)
+
+
+def our_jobs(settings: Settings) -> list[Job]:
+    """Those that every relay has, unless it is told not to."""
+    job = retention_job(settings.relay_schema, settings.relay_retention, settings.relay_retention_to)
+    return [job] if job else []
 
 
 def publishes(settings: Settings) -> bool:
@@ -216,5 +217,6 @@ BROKERS: dict[str, Callable[[Settings], Broker]] = {"pubsub": lambda settings: P
 # What RELAY_RUNNERS may name. Runners other than publish wait as `pace` says, and jobs for their slots.
 RUNNERS: dict[str, Kind] = {
     Publisher.name: OneRunner(publisher, by_time_alone=True),
+    "retention": SomeJobs(our_jobs),
     _JOBS: SomeJobs(app_jobs),
 }

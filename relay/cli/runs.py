@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from relay.cli.parts import loaded, warned
+from relay.cli.runners import our_jobs
 from relay.errors import ConfigurationError
 from relay.kernel.line_redaction import Redaction
 from relay.operate import runs
@@ -99,12 +100,13 @@ def _wanted(options: argparse.Namespace) -> Wanted:
 
 
 def _jobs_of(settings: Settings) -> Iterable[Job]:
-    """Those of RELAY_APP; where they cannot be had here, their history can be looked at all the same."""
+    """The relay's own and those of RELAY_APP; where these cannot be had here, there is their history all the same."""
+    ours = our_jobs(settings)
     try:
-        return load_jobs(settings.relay_app)
+        return [*ours, *load_jobs(settings.relay_app)]
     except ConfigurationError as error:
         print(f"relay: warning: {error}; schedules and next slots are not shown", file=sys.stderr)
-        return ()
+        return ours
 
 
 async def _list(history: History, options: argparse.Namespace, redaction: Redaction) -> None:

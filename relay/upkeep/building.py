@@ -9,33 +9,15 @@ from relay.kernel.loop import Loop
 from relay.kernel.observe import Observe
 from relay.kernel.runner import Pace
 from relay.kernel.worker import Worker
-from relay.postgres.connect import connect, connect_async
 from relay.postgres.session import Session
-from relay.upkeep.archive.archive import Archive
-from relay.upkeep.archive.place import Place
 from relay.upkeep.database_clock import DatabaseClock
 from relay.upkeep.history import History
 from relay.upkeep.jobs import Job
-from relay.upkeep.loading import api_of
 from relay.upkeep.presence import Presence
 from relay.upkeep.run import Surroundings
 from relay.upkeep.runner import JobRunner, Shared
 from relay.upkeep.slots import Slots
 from relay.upkeep.statements import STATEMENT_SECONDS, statement
-from relay.upkeep_settings import UpkeepSettings
-
-
-def surroundings(  # noqa: PLR0913 -- each by its name
-    jobs: Iterable[Job], settings: UpkeepSettings, *, url: str, name: str, schema: str, observe: Observe
-) -> Surroundings:
-    """What the jobs of a process work with. Raises ConfigurationError where an API is called that nobody may call."""
-    return Surroundings(
-        connect=lambda: connect_async(url, name),
-        schema=schema,
-        observe=observe,
-        api=api_of(jobs, settings),
-        archive=Archive(lambda: connect(url, name), schema, Place.of(settings)),
-    )
 
 
 def job_runners(  # noqa: PLR0913 -- each by its name

@@ -32,7 +32,7 @@ class Execution:
         deaf: Callable[[Status], None],
     ) -> None:
         self._work = asyncio.create_task(_ending(work))
-        self._lock = asyncio.create_task(lost)
+        self._lock = asyncio.create_task(_loss(lost))
         self._deaf = deaf
         self.interrupted = False
         """Whether whoever waits for it was cancelled meanwhile, which is then for them to pass on."""
@@ -82,6 +82,13 @@ class Execution:
             if not self._work.done():
                 told = True
                 self._deaf(status)
+
+
+async def _loss(lost: Coroutine[Any, Any, BaseException]) -> BaseException:
+    try:
+        return await lost
+    except Exception as error:  # noqa: BLE001 -- whoever cannot tell any more whether the lock is there has lost it
+        return error
 
 
 async def _ending(work: Callable[[], Awaitable[None]]) -> Ending:

@@ -43,7 +43,7 @@ def in_words(table: Table) -> Iterator[None]:
             raise
         raise MoveError(
             f"a row that goes with one of {table.place} has no month in {SCHEMA}.{error.diag.table_name}: it is from "
-            "before the year 1, or its partitions were taken away again and again. The page was left as it is"
+            "before the year 1 or after 9998, or partitions were taken away again and again. The page was left as it is"
         ) from error
     except pg.InsufficientPrivilege as error:
         raise ConfigurationError(

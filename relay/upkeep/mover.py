@@ -148,6 +148,7 @@ class _Walk:
             count = None if looked is None else await self._move(after, looked)
             if looked is not None and count is not None:
                 read, moved, after = read + looked.read, moved + count, looked.last or after
+                self._rows = min(self._table.batch, 2 * self._rows)
                 if looked.read < asked or looked.is_young:
                     await self._position.end(None)
                     return Moved(read, moved, finished=True)
@@ -185,7 +186,6 @@ class _Walk:
         except PASSING as error:
             return await self._held_up(error)
         self._sealed = 0
-        self._rows = min(self._table.batch, 2 * self._rows)
         count = int(answers[0][0][0])
         self._told(count)
         return count

@@ -25,7 +25,7 @@ from relay.upkeep.position import Scheduled
 from relay.upkeep.table import Table
 
 if TYPE_CHECKING:
-    from relay.upkeep.archive.archive import Archive
+    from relay.upkeep.archive.errand import Address
 
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
 # Makes a call of the internal API, within so many seconds.
@@ -47,8 +47,8 @@ class Surroundings:
     observe: Observe
     api: Api | None = None
     """Calls the internal API of HTTP jobs."""
-    archive: "Archive | None" = None
-    """Writes archived rows to files."""
+    archive: "Address | None" = None
+    """Where archived rows are written to files."""
 
 
 class Run:
@@ -81,6 +81,10 @@ class Run:
     def stopping(self) -> bool:
         """Whether the process is about to end: a job that can stop early does, or it is cancelled."""
         return self._stopping.is_set()
+
+    async def until_stopping(self) -> None:
+        """Return when the process is about to end."""
+        await self._stopping.wait()
 
     @property
     def counters(self) -> Mapping[str, int]:
@@ -152,7 +156,7 @@ class Run:
         """
         from relay.upkeep.archive import in_run  # noqa: PLC0415 -- most jobs have no archive
 
-        return await in_run.export(self, self._around.archive, table)
+        return await in_run.sent(self, self._around.archive, "export", table)
 
     async def drop_exported(self, table: str | None = None) -> int:
         """Drop what was exported and verified 30 days ago, once its files were read back again; how many tables.
@@ -161,7 +165,7 @@ class Run:
         """
         from relay.upkeep.archive import in_run  # noqa: PLC0415 -- the same
 
-        return await in_run.drop(self, self._around.archive, table)
+        return await in_run.sent(self, self._around.archive, "drop", table)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:

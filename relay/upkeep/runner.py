@@ -68,13 +68,9 @@ class JobRunner:
             return Report()
         self._vain = 0
         worker = f"{self._job.name}:{socket.gethostname()}:{os.getpid()}:{uuid4()}"
-        try:
-            around = self._shared.around
-            holding = await Holding.take(around.connect, around.schema, self._job.name, self._shared.clock)
-        except BaseException:
-            # Nobody else takes it any more.
-            self._slots.give_back(slot)
-            raise
+        around = self._shared.around
+        holding = await Holding.take(around.connect, around.schema, self._job.name, self._shared.clock)
+        self._slots.use(slot)
         if holding is None:
             around.observe(RunSkipped(self._job.name, slot, worker))
             return Report(skipped=1)
@@ -107,8 +103,8 @@ class JobRunner:
 
     def after_failure(self, seconds: float) -> float:
         """As the pace asks for, but never far beyond the next slot."""
-        due = self._slots.due_in()
-        return seconds if due is None else min(seconds, max(0.0, due) + LATE_SECONDS)
+        due = self._slots.next_in()
+        return seconds if due is None else min(seconds, due + LATE_SECONDS)
 
     async def close(self) -> None:
         """Need nothing any more."""

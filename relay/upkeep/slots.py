@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Final
+from uuid import uuid4
 
 from relay.postgres.session import Session
 from relay.upkeep.database_clock import DatabaseClock, moment
@@ -22,6 +23,7 @@ class _Answer:
     taken: bool
     now: datetime
     last: datetime | None
+    by: str | None  # who took the last
 
 
 class Slots:
@@ -32,26 +34,29 @@ class Slots:
         self._session = session
         self._clock = clock
         self._last: datetime | None = None  # the last that somebody took, as far as it is known
-        self._owed: datetime | None = None
+        self._used: datetime | None = None  # the last that was ours
+        self._by = uuid4().hex
 
     async def take(self) -> datetime | None:
-        """The slot that is now ours, or None where none is due or others were faster. Raises what the session does."""
+        """The slot that is now ours, or None where none is due or others were faster. Raises what the session does.
+
+        It is ours until it is used, or a later one is taken: also where the answer that said so was lost.
+        """
         for tries_left in reversed(range(_TRIES)):
             slot = self._latest(self._clock.now())
             answer = await self._ask(slot, self._over(slot) if tries_left else _NEVER_OVER)
             if answer.taken:
-                self._last, self._owed = slot, None
+                self._last = slot
                 return slot
             self._last = answer.last
             due = self._latest(answer.now)
             if due is None or (answer.last is not None and due <= answer.last):
-                break
-        owed, self._owed = self._owed, None
-        return owed if owed == self._last else None
+                return answer.last if answer.by == self._by and answer.last != self._used else None
+        return None
 
-    def give_back(self, slot: datetime) -> None:
-        """Note that a slot was taken and nothing begun: it is still ours, until a later one is taken."""
-        self._owed = slot
+    def use(self, slot: datetime) -> None:
+        """Note that something came of a slot, were it that it is skipped."""
+        self._used = slot
 
     def due_in(self) -> float | None:
         """How many seconds it is to the next slot, zero or less where it has come; None where that is not known."""
@@ -60,6 +65,12 @@ class Slots:
             return None
         due = self._job.schedule.next_after(self._last) if self._last else now
         return inf if due is None else (due - now).total_seconds()
+
+    def next_in(self) -> float | None:
+        """The same of the slot after that which has come."""
+        now = self._clock.now()
+        due = None if now is None else self._job.schedule.next_after(now)
+        return None if now is None or due is None else (due - now).total_seconds()
 
     def _latest(self, now: datetime | None) -> datetime | None:
         return None if now is None else self._job.schedule.latest(now)
@@ -70,7 +81,7 @@ class Slots:
 
     async def _ask(self, slot: datetime | None, until: datetime) -> _Answer:
         values = {"name": self._job.name, "slot": slot, "until": until, "at_once": self._job.schedule.at_once}
-        ((taken, now, last),) = await self._session.ask("slot_take", values)
-        answer = _Answer(taken, moment(now), None if last is None else moment(last))
+        ((taken, now, last, by),) = await self._session.ask("slot_take", {**values, "by": self._by})
+        answer = _Answer(taken, moment(now), None if last is None else moment(last), by)
         self._clock.heard(answer.now)
         return answer

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any
 from uuid import UUID
 
 import httpx
@@ -21,6 +22,7 @@ from examples.programs import equipped
 from relay.upkeep.events import RunFault
 from relay.upkeep.run import Run, Surroundings
 from tests.support.commands import ROOT
+from tests.support.notifications import asked
 
 MOST_LINES = 199
 BACKOFF_MINUTES = [1, 2, 4, 8, 16, 32, 60, 60, 60]
@@ -209,6 +211,19 @@ async def test_who_has_changed_his_mind_meanwhile_gets_nothing(database: str) ->
     assert asked(database, "select distinct attempt_count from inbox_deliveries where recipient <> ''") == [(1,)]
 
 
+def test_the_example_does_what_it_says() -> None:
+    """And ends as a program that succeeded."""
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.notifications"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_example_is_short() -> None:
     """An example that takes longer to read than the page about it helps nobody."""
     sources = (ROOT / "examples" / "notifications").glob("*.py")
@@ -224,9 +239,3 @@ def outcomes(database: str) -> dict[str, str]:
 def emitted(database: str) -> list[str]:
     """The storms that were announced, in their order."""
     return [storm for (storm,) in asked(database, "select aggregate_id from outbox_events order by id")]
-
-
-def asked(database: str, query: str) -> list[tuple[Any, ...]]:
-    """What the database says."""
-    with psycopg.connect(database) as connection:
-        return connection.execute(query.encode()).fetchall()

@@ -173,12 +173,30 @@ def test_a_database_without_an_outbox_is_a_wrong_configuration(
     relay: Commands, bare_database: str, command: str
 ) -> None:
     """No retry will create it: exit 2, and the one line says what will."""
-    done = relay(command, DATABASE_URL=bare_database)
+    done = relay(command, DATABASE_URL=bare_database, RELAY_RUNNERS="publish,retention")
 
     assert done.returncode == 2
     (sentence,) = done.stderr.splitlines()
     assert sentence.startswith("relay: database ")
     assert sentence.endswith("create it with: python -m relay migrate")
+
+
+def test_a_tick_retires_what_was_published_long_ago(relay: Commands, database: str) -> None:
+    """As every process does that is told nothing else; the report has it, and the history."""
+    emitted(database)
+    assert relay("tick").returncode == 0
+    with psycopg.connect(database) as connection:
+        connection.execute("update outbox_events set published_at = now() - interval '31 days'")
+
+    done = relay("tick", RELAY_RUNNERS="publish,retention,jobs")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["runners"]["job:relay.retention"]["processed"] == 1
+    (run,) = json.loads(relay("runs", "--json").stdout)["runs"]
+    assert (run["job"], run["status"], run["counters"]) == (
+        "relay.retention",
+        "done",
+        {"moved:public.outbox_events": 1},
+    )
 
 
 @pytest.mark.parametrize("command", ["run", "tick"])

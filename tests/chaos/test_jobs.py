@@ -19,10 +19,10 @@ from tests.support.proxy import Proxy, postgres_proxy
 from tests.support.waiting import until
 
 REPLICAS = 3
-SLOTS = sized(4, 60)
+SLOTS = sized(3, 60)
 # A slot that nobody misses begins within so much of its moment, on a machine that does other things as well.
 ON_TIME_SECONDS = 1.0
-INTERVAL = sized(3, 10)
+INTERVAL = sized(2, 10)
 # What comes as the lock is being lost is skipped.
 MOMENT = 0.2
 PING = sized(1, 5)

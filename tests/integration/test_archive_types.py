@@ -1,15 +1,28 @@
 """Values of every type come back from a file as they were, as Postgres itself compares and writes them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
+from io import BytesIO
+from json import dumps
 from pathlib import Path
+from typing import Any
 
 import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from psycopg import sql
 
+from relay.dev.stack import Stack
+from relay.testing import fresh_database
+from relay.upkeep.archive import catalog
 from relay.upkeep.archive.columns import Kind
+from relay.upkeep.archive.parquet import Origin, Reader, Writer
+from relay.upkeep.archive.rows import Walk
+from relay.upkeep.archive.session import Session
 from relay.upkeep.table_name import TableName
 from tests.support.archives import FIRST, Shelf, archive, count
+from tests.support.chaos import sized
 
 JANUARY = date(2026, 1, 1)
 TYPES = """
@@ -67,16 +80,15 @@ COLUMNS: dict[str, list[str]] = {
 }
 
 
-def _same(database: str, names: Sequence[str], left: str, right: str) -> list[tuple[object, ...]]:
-    """Rows that differ in what any of their columns is written as, bit by bit where that is not all."""
-    each = sql.SQL("format('%s', {0}), {0} is null")
+def _differing(connection: psycopg.Connection[Any], names: Sequence[str], left: str, right: str) -> list[Any]:
+    """Rows of which any column is written otherwise: that tells -0 from 0, and one text of JSON from another."""
+    each = sql.SQL("format('%s', {0}), {0} is distinct from null")
     written = sql.SQL(", ").join(each.format(sql.Identifier(name)) for name in names)
     query = sql.SQL(
         "(select id, {0} from {1} except all select id, {0} from {2}) union all "
         "(select id, {0} from {2} except all select id, {0} from {1})"
-    ).format(written, *(sql.SQL(name) for name in (left, right)))  # type: ignore[arg-type] -- a test's own words
-    with psycopg.connect(database) as connection:
-        return connection.execute(query).fetchall()
+    ).format(written, *(sql.SQL(name) for name in (left, right)))
+    return connection.execute(query).fetchall()
 
 
 def test_every_type_comes_back_as_it_was(database: str, tmp_path: Path) -> None:
@@ -109,7 +121,8 @@ def test_every_type_comes_back_as_it_was(database: str, tmp_path: Path) -> None:
         ]
     assert count(database, "restored") == most + 1
     assert types[0] == types[1]
-    assert _same(database, names, "kept", "restored") == []
+    with psycopg.connect(database) as connection:
+        assert _differing(connection, names, "kept", "restored") == []
 
 
 def test_each_kind_is_a_type_of_postgres(database: str) -> None:
@@ -118,3 +131,71 @@ def test_each_kind_is_a_type_of_postgres(database: str) -> None:
         known = connection.execute("select array_agg(typname::text) from pg_type").fetchone()
     assert known
     assert {kind.value for kind in Kind} - {Kind.WRITTEN.value} <= set(known[0])
+
+
+ASCII = st.text(st.characters(codec="ascii", exclude_characters="\0"))
+JSON = st.dictionaries(ASCII, st.integers() | st.none() | ASCII)
+ROW = st.tuples(
+    st.integers(-(2**63), 2**63 - 1),
+    st.none() | st.floats(width=32),
+    st.none() | st.floats(),
+    st.none() | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
+    st.none() | st.binary(),
+    # Of dates and times: days from 4713 BC on, and microseconds of the day.
+    st.none() | st.integers(-2_440_550, 106_000_000),
+    st.none() | st.integers(0, 86_399_999_999),
+    st.none() | st.decimals(allow_nan=False, allow_infinity=False),
+    st.none() | st.lists(st.none() | ASCII),
+    st.none() | JSON.map(dumps),
+)
+MADE = """
+    create table made (id bigint primary key, f4 real, f8 double precision, t text, b bytea, d date, ts timestamp,
+                       tz timestamptz, n numeric, a text[], j jsonb, jt json, iv interval)
+"""
+FILLED = """
+    insert into archive.made values (%s, %s, %s, %s, %s, date '1970-01-01' + %s::int,
+        timestamp '1970-01-01' + %s::int * interval '1 day' + %s::bigint * interval '1 microsecond',
+        timestamptz '1970-01-01+00' + %s::int * interval '24 hours' + %s::bigint * interval '1 microsecond',
+        %s, %s, %s, %s, make_interval(days => %s::int / 1000, secs => (%s::bigint / 1000)::float8))
+"""
+
+
+@pytest.fixture(scope="module")
+def made(stack: Stack) -> Iterator[psycopg.Connection[Any]]:
+    """A table of the schema archive, and one like it to restore to."""
+    with fresh_database(stack.database_url) as url, psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("create schema archive")
+        connection.execute(MADE)
+        connection.execute("create table archive.made (like made including all)")
+        yield connection
+
+
+@given(rows=st.lists(ROW, max_size=20, unique_by=lambda row: row[0]))
+@settings(max_examples=sized(40, 1000), suppress_health_check=list(HealthCheck))
+def test_whatever_the_values_they_come_back(made: psycopg.Connection[Any], rows: list[Any]) -> None:
+    """Postgres compares both tables, and what it writes for each value; rows come in the order of their key."""
+    made.execute("truncate made, archive.made")
+    with made.cursor() as cursor:
+        cursor.executemany(
+            FILLED,
+            [(i, f4, f8, t, b, d, d, us, d, us, n, a, j, j, d, us) for i, f4, f8, t, b, d, us, n, a, j in rows],
+        )
+    session = Session(made, "public")
+    oid = catalog.oid_of(session, "archive", "made")
+    assert oid
+    layout = catalog.layout(session, oid, "made")
+    file = BytesIO()
+    with Writer(file, layout, Origin("public.made", JANUARY, 1, 1)) as writer:
+        for group in Walk(session, "made", layout).groups((), 10**6):
+            writer.write(group)
+    reader = Reader(file, "a file")
+
+    found = [record for records in reader.records() for record in records]
+
+    with made.cursor().copy("copy made from stdin") as copy:
+        for record in found:
+            copy.write_row(record)
+    assert [record[0] for record in found] == sorted(row[0] for row in rows)
+    assert reader.rows == len(rows)
+    names = [column.name for column in layout.columns]
+    assert _differing(made, names, "made", "archive.made") == []

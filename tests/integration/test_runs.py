@@ -168,7 +168,7 @@ def test_each_job_has_a_line(command: Commands, database: str, tmp_path: Path) -
     heading, *lines = said.stdout.splitlines()
     assert heading.split("  ")[0] == "job"
     by_name = {line.split()[0]: line for line in lines}
-    assert list(by_name) == ["ingest", "old", "clean_up"]
+    assert list(by_name) == ["ingest", "old", "relay.retention", "clean_up"]
     assert "failed HTTP_503" in by_name["ingest"]
     assert by_name["ingest"].endswith(":00:00Z  every 1h")
     assert by_name["clean_up"].endswith("17:00Z  cron 17 3 * * * in Europe/Berlin")
@@ -179,7 +179,7 @@ def test_each_job_has_a_line(command: Commands, database: str, tmp_path: Path) -
     without = command("runs", "--jobs")
     assert without.returncode == 0
     assert "there is no module shop" in without.stderr
-    assert [line.split()[0] for line in without.stdout.splitlines()[1:]] == ["ingest", "old"]
+    assert [line.split()[0] for line in without.stdout.splitlines()[1:]] == ["ingest", "old", "relay.retention"]
 
 
 @pytest.mark.parametrize(

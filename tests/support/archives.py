@@ -9,6 +9,7 @@ from psycopg import sql
 
 from relay.postgres.connect import connect
 from relay.upkeep.archive.archive import Archive
+from relay.upkeep.archive.bounds import Bounds
 from relay.upkeep.archive.place import Place
 from relay.upkeep.table_name import TableName
 
@@ -70,12 +71,12 @@ class Shelf:
     def say(self, statement: str, *names: sql.Composable) -> None:
         """Something to the database, as its owner."""
         with psycopg.connect(self.database) as connection:
-            connection.execute(sql.SQL(statement).format(*names))  # type: ignore[arg-type] -- a test's own words
+            connection.execute(sql.SQL(statement).format(*names))
 
 
-def archive(database: str, place: Path | str, **settings: str) -> Archive:
+def archive(database: str, place: Path | str, bounds: Bounds | None = None, **settings: str) -> Archive:
     """What a command and a job work with."""
-    return Archive(connector(database), "public", Place(str(place), **settings))
+    return Archive(connector(database), "public", Place(str(place), **settings), bounds or Bounds())
 
 
 def connector(database: str) -> Callable[[], psycopg.Connection[Any]]:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 from unittest.mock import patch
 
 import boto3
@@ -42,7 +43,7 @@ class Bucket:
         for key in self.objects():
             self._client().delete_object(Bucket=self.name, Key=key)
 
-    def _client(self):  # noqa: ANN202 -- boto3 makes its types when it runs
+    def _client(self) -> Any:
         return boto3.client("s3", endpoint_url=self.endpoint)
 
 

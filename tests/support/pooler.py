@@ -26,5 +26,7 @@ def pooled_url(url: str) -> Iterator[str]:
     """The database of that URL, through a pooler."""
     parts = conninfo_to_dict(url)
     pooler = Pooler(str(parts["host"]), int(str(parts["port"])))
-    yield make_conninfo(url, host="127.0.0.1", port=pooler.port)
-    pooler.refuse()
+    try:
+        yield make_conninfo(url, host="127.0.0.1", port=pooler.port)
+    finally:
+        pooler.refuse()

@@ -152,6 +152,10 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ({"RELAY_LOG_EVENTS": "maybe"}, "RELAY_LOG_EVENTS is 'maybe': write on or off"),
     ({"RELAY_RETENTION_TO": "shelf"}, "RELAY_RETENTION_TO is 'shelf': input should be 'nowhere' or 'archive'"),
     (
+        {"RELAY_RETENTION": "59m"},
+        "RELAY_RETENTION is 59m, and nobody would see what became of an event; give 1h or more, or 0 to keep all",
+    ),
+    (
         {"RELAY_RUNS_RETENTION": "1m"},
         "RELAY_RUNS_RETENTION is 1m; give 1h or more, such as 7d",
     ),

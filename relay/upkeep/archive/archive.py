@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from relay.errors import ArchiveError, ConfigurationError
 from relay.extras import installed_by
 from relay.upkeep.archive import catalog, crash_points, months, names, record, seal
+from relay.upkeep.archive.bounds import Bounds
 from relay.upkeep.archive.catalog import Partition
 from relay.upkeep.archive.crash_points import Point
 from relay.upkeep.archive.lock import alone
@@ -20,6 +21,7 @@ from relay.upkeep.archive.watch import StoppedError, Watch
 from relay.upkeep.table_name import TableName
 
 _NOBODY = Watch()
+_BOUNDS = Bounds()
 
 
 @dataclass(slots=True)
@@ -67,10 +69,11 @@ class Insistence:
 class Archive:
     """The archives of one database, and the place of their files."""
 
-    def __init__(self, connect: Connect, schema: str, place: Place) -> None:
+    def __init__(self, connect: Connect, schema: str, place: Place, bounds: Bounds = _BOUNDS) -> None:
         self._connect = connect
         self._schema = schema
         self._place = place
+        self._bounds = bounds
 
     def require(self) -> None:
         """Raise ConfigurationError where files could be neither written nor read."""
@@ -175,7 +178,7 @@ class Archive:
         for export in record.exports(session, origin, month):
             if export.state is State.SEALED:
                 if export.rows is None:
-                    export = write(session, store, export, watch, lambda file: done.keep(file, watch))  # noqa: PLW2901 -- the same, further on
+                    export = write(session, store, export, watch, lambda file: done.keep(file, watch), self._bounds)  # noqa: PLW2901 -- the same, further on
                 _verify(session, store, export, watch)
                 done.verified.append(export)
                 watch.count("exports_verified", 1)

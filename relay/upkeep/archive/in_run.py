@@ -1,82 +1,90 @@
-"""Archives in a job: the work is in a thread, and ends soon after the job does."""
+"""Archives in a job: the work is a child's, and ends soon after the job does."""
 
 import asyncio
-import threading
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+import json
+import sys
+from asyncio.subprocess import PIPE, Process
+from typing import TYPE_CHECKING, Final, assert_never
 
-import psycopg
-
-from relay.errors import ConfigurationError, RelayError
-from relay.upkeep.archive.archive import Archive, Done
-from relay.upkeep.archive.lock import ArchiveBusyError
-from relay.upkeep.archive.watch import StoppedError, Watch
+from relay.errors import ArchiveError, ConfigurationError, RelayError
+from relay.upkeep.archive.errand import Address, Errand, What
 
 if TYPE_CHECKING:
     from relay.upkeep.run import Run
 
-T = TypeVar("T")
+# With the path of this process: modules are looked for where it looks.
+_PROGRAM: Final = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from relay.upkeep.archive.errand import main; main()"
+)
+# A child that is told to end is at a group of rows, or waits for the database or for the place of its files.
+_END_SECONDS: Final = 1.0
 
 
-async def export(run: "Run", archive: Archive | None, table: str | None) -> int:
-    """How many files were written."""
-    there = _there(archive)
-    done = await _each(run, there, table, "export", lambda origin, watch: there.export(origin, watch=watch))
-    return sum(each.files for each in done)
-
-
-async def drop(run: "Run", archive: Archive | None, table: str | None) -> int:
-    """How many sealed tables were dropped."""
-    there = _there(archive)
-    done = await _each(run, there, table, "drop", lambda origin, watch: there.drop(origin, watch=watch))
-    return sum(len(each.dropped) for each in done)
-
-
-async def _each(
-    run: "Run", archive: Archive, table: str | None, what: str, work: Callable[[str, Watch], Done]
-) -> list[Done]:
-    """All of the tables, or the one that is meant; what is wrong with one of several does not keep the others."""
-    archive.require()
-    done: list[Done] = []
-    for origin in await asyncio.to_thread(archive.origins, table):
-        if run.stopping:
-            break
-        try:
-            done.append(await _in_thread(run, partial(work, origin)))
-        except ArchiveBusyError:
-            # Whoever has it in hand does the work.
-            run.count("archives_busy")
-        except (RelayError, psycopg.Error) as error:
-            if table is not None:
-                raise
-            run.fault(error, f"{what} of {origin}")
-    for each in done:
-        for fault in each.faults:
-            run.fault(fault, f"{what} of {each.origin}")
-    return done
-
-
-async def _in_thread(run: "Run", work: Callable[[Watch], T]) -> T:
-    """Wait for it. Whoever is cancelled waits until the thread has seen it: two of them would be at work else."""
-    ended = threading.Event()
-
-    def check() -> None:
-        if ended.is_set() or run.stopping:
-            raise StoppedError
-
-    working = asyncio.ensure_future(asyncio.to_thread(work, Watch(check, count=run.count)))
-    try:
-        return await asyncio.shield(working)
-    except asyncio.CancelledError:
-        ended.set()
-        await asyncio.wait([working])
-        # What it raised is the end of a job that is over.
-        working.exception()
-        raise
-
-
-def _there(archive: Archive | None) -> Archive:
-    if archive is None:
+async def sent(run: "Run", address: Address | None, what: What, table: str | None) -> int:
+    """How many files were written, or sealed tables dropped."""
+    if address is None:
         raise ConfigurationError("nothing here knows of an archive: export from a job that `relay` or `consumers` runs")
-    return archive
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        _PROGRAM,
+        json.dumps(sys.path),
+        stdin=PIPE,
+        stdout=PIPE,
+        # Ctrl-C in a terminal is the parent's to hear.
+        start_new_session=True,
+    )
+    stopping = asyncio.ensure_future(run.until_stopping())
+    stopping.add_done_callback(lambda _: _end(child))
+    try:
+        return await _heard(run, child, Errand(what, table, address))
+    finally:
+        stopping.cancel()
+        _end(child)
+        await _ended(child)
+
+
+async def _heard(run: "Run", child: Process, errand: Errand) -> int:
+    """What it says, until it has done or is at its end."""
+    if child.stdin is None or child.stdout is None:
+        raise AssertionError("started without these pipes")
+    child.stdin.write(errand.written().encode() + b"\n")
+    async for line in child.stdout:
+        word = json.loads(line)
+        match word:
+            case {"count": [name, by]}:
+                run.count(name, by)
+            case {"fault": [kind, text, what]}:
+                run.fault(_error(kind, text), what)
+            case {"failed": [kind, text]}:
+                raise _error(kind, text)
+            case {"done": count}:
+                return int(count)
+            case _:
+                assert_never(word)
+    raise ArchiveError(
+        f"the process that does it ended with code {await child.wait()} and without a word; what is recorded in "
+        "archive_exports is done, the next run goes on. See what it wrote to stderr"
+    )
+
+
+def _error(kind: str, text: str) -> RelayError:
+    return ConfigurationError(text) if kind == "configuration" else ArchiveError(text)
+
+
+def _end(child: Process) -> None:
+    if child.stdin is not None:
+        child.stdin.close()
+
+
+async def _ended(child: Process) -> None:
+    """Leave none behind; it may be killed at any instruction."""
+    try:
+        async with asyncio.timeout(_END_SECONDS):
+            await child.wait()
+    except TimeoutError:
+        child.kill()
+        await child.wait()
+    except BaseException:
+        child.kill()
+        raise

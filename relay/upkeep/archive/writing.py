@@ -2,11 +2,11 @@
 
 import shlex
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
 
 from relay.errors import ArchiveError, InvariantError
 from relay.upkeep.archive import catalog, crash_points, months, names, record
+from relay.upkeep.archive.bounds import Bounds
 from relay.upkeep.archive.catalog import Layout
 from relay.upkeep.archive.crash_points import Point
 from relay.upkeep.archive.parquet import Origin, Writer
@@ -16,20 +16,6 @@ from relay.upkeep.archive.session import ARCHIVE, Session, archived, template
 from relay.upkeep.archive.store import Store
 from relay.upkeep.archive.watch import Watch
 
-FILE_ROWS: Final = 1_000_000
-FILE_BYTES: Final = 256 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """A file ends with the group of rows by which it has as much."""
-
-    rows: int = FILE_ROWS
-    bytes: int = FILE_BYTES
-
-
-BOUNDS: Final = Bounds()
-
 
 def write(  # noqa: PLR0913, PLR0917 -- what an export needs
     session: Session,
@@ -37,7 +23,7 @@ def write(  # noqa: PLR0913, PLR0917 -- what an export needs
     export: Export,
     watch: Watch,
     kept: Callable[[File], None],
-    bounds: Bounds = BOUNDS,
+    bounds: Bounds,
 ) -> Export:
     """Write the files that there are not yet, and tell of each; what it answers with is recorded."""
     if (oid := catalog.oid_of(session, ARCHIVE, export.sealed)) is None:

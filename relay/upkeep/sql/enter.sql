@@ -8,7 +8,6 @@ select set_config('search_path', %(search_path)s, %(local)s),
        set_config('datestyle', 'ISO', %(local)s),
        set_config('timezone', 'UTC', %(local)s),
        set_config('default_transaction_isolation', 'read committed', %(local)s),
-       set_config('default_transaction_read_only', 'off', %(local)s),
        set_config('idle_in_transaction_session_timeout', '0', %(local)s),
        -- Postgres 17 has it, and those before it do not.
        case when current_setting('transaction_timeout', true) is not null

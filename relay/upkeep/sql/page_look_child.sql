@@ -2,4 +2,4 @@
        array(select distinct {month}::text
                from mover_page
                join {child} on {child}.{column} = mover_page.key_1
-              where mover_page.is_over and {age} >= '0001-01-01')
+              where mover_page.is_over and {age} >= '0001-01-01' and {age} < '9999-01-01')

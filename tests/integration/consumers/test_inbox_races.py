@@ -32,9 +32,9 @@ from consumers.sources.source import Share
 from consumers.testing import Deliveries, in_memory
 from consumers.testing.clock import settle
 from relay.postgres.connect import connect_async
-from tests.integration.test_pooled import Pooler
 from tests.support.inbox import history, leases, row, rows
 from tests.support.inbox_rows import store
+from tests.support.pooler import Pooler
 from tests.support.waiting import until_async
 
 WAITING = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"

@@ -83,6 +83,7 @@ def test_a_slot_is_taken_by_its_name(connection: psycopg.Connection[Any]) -> Non
         "slot": now - timedelta(minutes=1),
         "until": now + timedelta(hours=1),
         "at_once": True,
+        "by": "me",
         "skew": 0.0,
     }
     found = visited(connection, "slot_take", values)
@@ -104,11 +105,11 @@ def test_a_slot_is_taken_once_and_not_before_its_time(
     connection: psycopg.Connection[Any], wanted: dict[str, Any], made: tuple[bool, int | None]
 ) -> None:
     """By the database's clock; what is answered is how it was before."""
-    (now,) = connection.execute("select clock_timestamp()").fetchone() or ()
+    now = datetime.now(UTC)
     slot = None if wanted["slot"] is None else now + wanted["slot"]
-    values = {**wanted, "slot": slot, "until": now + timedelta(hours=1), "skew": 0.0}
+    values = {**wanted, "slot": slot, "until": now + timedelta(hours=1), "by": "me", "skew": 0.0}
     taking = prepare(connection, "slot_take", statement)
-    taken, told, last = run(connection, taking, values)
+    taken, told, last, _ = run(connection, taking, values)
     assert taken is made[0]
     assert abs(told - now.timestamp()) < 5
     assert (last is None) if made[1] is None else abs(last - now.timestamp() + 3600) < 60

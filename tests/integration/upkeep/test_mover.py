@@ -109,6 +109,15 @@ async def test_children_go_with_their_row(filled: str, reference: str, to: str) 
         assert asked(filled, "select count(*) from archive.lines_2024_02") == [75]
 
 
+async def test_a_child_from_no_month_is_told_and_nothing_is_lost(filled: str) -> None:
+    """It is its author's to say when that was."""
+    do(filled, LINES, "update lines set made_at = 'infinity' where source_id = 3")
+    before = where_they_are(filled, "sources", "lines")
+    with pytest.raises(MoveError, match=r"has no month in archive.lines"):
+        await move(filled, sources(children=(Child("lines", "source_id", "made_at"),)))
+    assert where_they_are(filled, "sources", "lines") == before
+
+
 async def test_what_somebody_holds_is_left_to_the_next_round(filled: str) -> None:
     """A row is passed over at once; where only what hangs on it is held, after a moment."""
     do(filled, LINES)
@@ -116,8 +125,10 @@ async def test_what_somebody_holds_is_left_to_the_next_round(filled: str) -> Non
     with psycopg.connect(filled) as other:
         other.execute("select from sources where id in (3, 9) for update")
         other.execute("select from lines where source_id = 12 for update")
-        moved = await move(filled, table)
+        clock = Hurried()
+        moved = await move(filled, table, clock=clock)
         assert (moved.moved, moved.finished) == (22, True)
+        assert len(clock.rests) < 15, "pages grow again"
     assert asked(filled, "select id from sources where id <= 25 order by id") == [3, 9, 12]
     assert (await move(filled, table)).moved == 3
 

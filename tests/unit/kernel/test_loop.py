@@ -355,3 +355,18 @@ async def test_a_rest_is_closed_however_the_loop_ends() -> None:
         await asyncio.wait({running})
         assert rest.closed == 1
         assert running.cancelled() or isinstance(running.exception(), ConfigurationError)
+
+
+@in_fake_time
+async def test_a_rest_says_how_long_a_failure_is_waited_for() -> None:
+    """The pace asks for half a minute; what is due before that would be slept through."""
+    rest, stopping = RestInHand(), asyncio.Event()
+    runner = FakeRunner(BOOM, BOOM, IDLE)
+    loop = Loop(worker_of(runner), FakeClock(), 60, lambda _: 0.0, rest=rest)
+    running = asyncio.create_task(loop.run(stopping))
+    await asyncio.sleep(51)
+    stopping.set()
+    loop.wake.set()
+    await running
+
+    assert [round(time - runner.began[0], 6) for time in runner.began] == [0, 25, 50]

@@ -9,6 +9,7 @@ from relay.kernel.observe import PassSkipped
 from relay.kernel.runner import Budget, Next, Report
 from relay.kernel.shutdown import Shutdown
 from relay.kernel.tick import TickReport, tick
+from relay.kernel.worker import Worker
 from tests.unit.kernel.fakes import FakeClock, FakeRunner, forever, in_fake_time, lasting, loop_of, worker_of
 
 
@@ -161,3 +162,19 @@ async def test_a_tick_beside_a_loop_skips_the_runner_that_is_busy() -> None:
 async def test_a_tick_without_runners_is_an_empty_report() -> None:
     """Nothing to do is no error."""
     assert (await ticked()).as_json() == {"duration_ms": 0, "runners": {}}
+
+
+@in_fake_time
+async def test_a_runner_with_a_bound_of_its_own_gets_no_more_than_is_left() -> None:
+    """A job may take longer than other runners do, and never longer than the tick."""
+    given: list[float] = []
+
+    async def use(budget: Budget) -> Report:
+        given.append(budget.deadline - budget.monotonic())
+        await asyncio.sleep(100)
+        return Report()
+
+    workers = [Worker(FakeRunner(use, name=name), FakeClock(), lambda _: None, seconds=300) for name in "ab"]
+    await tick(workers, Shutdown(), FakeClock(), 350, 60)
+
+    assert given == [300, 250]

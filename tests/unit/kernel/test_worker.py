@@ -246,3 +246,20 @@ async def test_all_are_closed_within_one_time() -> None:
     assert [(event.runner, str(event.error)) for event in heard if isinstance(event, CloseFailed)] == [
         ("b", "not closed within 0.5 s")
     ]
+
+
+@in_fake_time
+async def test_a_worker_with_a_bound_of_its_own_keeps_to_it() -> None:
+    """Whoever asks for a pass may have another in mind; what is left of a whole is a bound all the same."""
+    given: list[float] = []
+
+    async def use(budget: Budget) -> Report:
+        given.append(budget.deadline - budget.monotonic())
+        return Report()
+
+    worker = Worker(FakeRunner(use), FakeClock(), lambda _: None, seconds=3_600)
+    await worker.run_once(asyncio.Event(), 60)
+    await worker.run_once(asyncio.Event(), 60, 100)
+    await worker_of(FakeRunner(use)).run_once(asyncio.Event(), 60, 40)
+
+    assert given == [3_600, 100, 40]

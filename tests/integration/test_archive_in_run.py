@@ -1,0 +1,150 @@
+"""Archives in a job: the work is done by a process of its own, which ends with the job."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from relay.errors import ArchiveError, ConfigurationError
+from relay.postgres.connect import connect_async
+from relay.upkeep.archive.errand import Address
+from relay.upkeep.archive.place import Place
+from relay.upkeep.run import Run, Surroundings
+from tests.support.archives import FIRST, SECOND, Shelf, archive
+from tests.support.waiting import until_async
+
+
+async def test_a_run_exports_and_drops_all_tables_and_counts(database: str, tmp_path: Path) -> None:
+    """What is wrong with one table is a fault of the run, and the others have their turn."""
+    fine, wrong = Shelf(database), Shelf(database, name="wrong")
+    for shelf in (fine, wrong):
+        for month in (FIRST, SECOND):
+            shelf.month(month)
+        shelf.fill(FIRST, 3)
+        shelf.fill(SECOND, 1, first=100)
+    wrong.say("alter table archive.wrong_2026_01 drop constraint wrong_2026_01_pkey")
+    faults: list[Any] = []
+    run = _run(database, _address(database, tmp_path), faults.append)
+
+    assert await run.export() == 1
+    fine.say("update archive_exports set drop_eligible_at = '2026-01-01' where state = 'verified'")
+    assert await run.drop_exported() == 1
+
+    assert {**run.counters, "exported_bytes": 0} == {
+        "exported_files": 1,
+        "exported_rows": 3,
+        "exported_bytes": 0,
+        "exports_verified": 1,
+        "exports_dropped": 1,
+    }
+    assert [(fault.what, "no primary key" in str(fault.error)) for fault in faults] == [
+        ("export of public.wrong", True)
+    ]
+    with pytest.raises(ConfigurationError, match="no primary key"):
+        await run.export("wrong")
+
+
+async def test_a_run_that_is_cancelled_leaves_no_process(database: str, tmp_path: Path) -> None:
+    """Nor a file; the next one begins where it was."""
+    shelf = _full(database)
+    run = _run(database, _address(database, tmp_path))
+    working = asyncio.create_task(run.export())
+
+    child = await _begun(tmp_path)
+    assert child.nice() == 19
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+
+    assert not child.is_running()
+    (export,) = archive(database, tmp_path).standing(shelf.origin).exports
+    assert export.rows is None
+    assert await run.export() == 1
+    assert run.counters["exported_rows"] == 50_000
+
+
+async def test_a_run_that_is_to_end_stops_its_export_and_goes_on(database: str, tmp_path: Path) -> None:
+    """Its process stops; what it has done by then is the answer."""
+    _full(database)
+    stopping = asyncio.Event()
+    run = _run(database, _address(database, tmp_path), stopping=stopping)
+    working = asyncio.create_task(run.export())
+
+    await _begun(tmp_path)
+    stopping.set()
+    assert await working == 0
+    assert _children() == []
+
+
+async def test_a_child_that_is_killed_is_told_of(database: str, tmp_path: Path) -> None:
+    """By the kernel, for want of memory."""
+    _full(database)
+    working = asyncio.create_task(_run(database, _address(database, tmp_path)).export())
+
+    child = await _begun(tmp_path)
+    child.kill()
+    with pytest.raises(ArchiveError, match="ended with code -9 and without a word"):
+        await working
+
+
+async def test_a_run_without_an_archive_says_so(database: str) -> None:
+    """Where nobody has told it of a place, or the place is not set."""
+    with pytest.raises(ConfigurationError, match="archive"):
+        await _run(database, None).export()
+    with pytest.raises(ConfigurationError, match="ARCHIVE_BUCKET is not set"):
+        await _run(database, _address(database, "")).export()
+
+
+def _full(database: str) -> Shelf:
+    """A month that takes a while."""
+    shelf = Shelf(database)
+    for month in (FIRST, SECOND):
+        shelf.month(month)
+    shelf.fill(FIRST, 50_000)
+    shelf.fill(SECOND, 1, first=1_000_000)
+    return shelf
+
+
+async def _begun(folder: Path) -> psutil.Process:
+    """The process that does it, once it has begun to write."""
+
+    def drafts() -> bool:
+        return any(folder.glob("*/.*"))
+
+    async def is_under_way() -> bool:
+        return drafts()
+
+    await until_async(is_under_way, "a file is being written")
+    (child,) = _children()
+    return child
+
+
+def _children() -> list[psutil.Process]:
+    """Those that do errands."""
+    return [child for child in psutil.Process().children() if any("errand" in word for word in child.cmdline())]
+
+
+def _address(database: str, place: Path | str) -> Address:
+    return Address(database, "archive", "public", Place(str(place)))
+
+
+def _run(
+    database: str,
+    address: Address | None,
+    observe: Callable[[Any], None] = lambda _: None,
+    stopping: asyncio.Event | None = None,
+) -> Run:
+    around = Surroundings(
+        connect=lambda: connect_async(database, "job"), schema="public", observe=observe, archive=address
+    )
+    return Run(
+        job="archive",
+        slot=datetime(2026, 3, 1, tzinfo=UTC),
+        worker="w",
+        around=around,
+        stopping=stopping or asyncio.Event(),
+    )

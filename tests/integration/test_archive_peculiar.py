@@ -1,0 +1,345 @@
+"""Archives of tables that are not like others, and what is in the way of one."""
+
+import errno
+import shutil
+from datetime import date
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from relay.errors import ArchiveError, ConfigurationError, InvariantError
+from relay.upkeep.archive import names, seal
+from relay.upkeep.archive.archive import Insistence
+from relay.upkeep.archive.bounds import Bounds
+from relay.upkeep.archive.lock import ArchiveBusyError, alone
+from relay.upkeep.archive.parquet import Digest
+from relay.upkeep.archive.watch import StoppedError, Watch
+from relay.upkeep.table_name import TableName
+from tests.support.archives import (
+    FIRST,
+    SECOND,
+    Shelf,
+    archive,
+    connector,
+    count,
+    differences,
+    exists,
+    kept,
+)
+
+JANUARY = date(2026, 1, 1)
+NOW = Insistence("ana", "a test")
+BACK = TableName("public", "back")
+
+
+@pytest.mark.parametrize(
+    "name", ["Order Items", 'with "quotes"', "with.dots", "../up", ".hidden", "a/b", "ünï", "select"]
+)
+def test_a_table_of_any_name_is_exported_below_the_folder(database: str, tmp_path: Path, name: str) -> None:
+    """Nothing leads out of it; columns may be called like keywords."""
+    place = tmp_path / "files"
+    place.mkdir()
+    shelf = Shelf(database, '"user" bigint, "Select" timestamptz not null, "with ""quotes""" text', name=name,
+                  schema="Shop", age="Select", key=("user",))  # fmt: skip
+    month = shelf.month(FIRST)
+    shelf.say("insert into {} values (1, '2026-01-02', 'a'), (2, '2026-01-03', null)", month)
+    files = archive(database, place)
+
+    (origin,) = files.origins(name)
+    files.export(origin, JANUARY)
+    files.restore(origin, JANUARY, into=BACK)
+
+    (export,) = files.standing(origin).exports
+    assert len(list(place.glob("*/*.parquet"))) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["files"]
+    assert _count(database, sql.Identifier("archive", export.sealed)) == count(database, "back") == 2
+    assert len(files.drop(origin, JANUARY, NOW).dropped) == 1
+
+
+def test_rows_that_come_later_are_another_part(database: str, tmp_path: Path) -> None:
+    """With columns that the first part had not; both come back together, or one of them."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 10)
+    files = archive(database, tmp_path)
+    files.export(shelf.origin, JANUARY)
+    shelf.say("alter table {} add column note text", shelf.parent)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 5, first=100)
+    shelf.say("update {} set note = 'late'", shelf.parent)
+
+    files.export(shelf.origin, JANUARY)
+
+    assert [(export.part, export.rows) for export in files.standing(shelf.origin).exports] == [(1, 10), (2, 5)]
+    assert files.restore(shelf.origin, JANUARY, into=BACK) == 15
+    assert files.restore(shelf.origin, JANUARY, into=TableName("public", "one"), part=1) == 10
+    assert count(database, "back where note = 'late'") == 5
+    assert count(database, "back where note is null") == 10
+    assert len(files.drop(shelf.origin, JANUARY, NOW).dropped) == 2
+
+
+def test_a_key_of_several_columns_is_walked_from_file_to_file(database: str, tmp_path: Path) -> None:
+    """In files of few rows, each going on behind the last key."""
+    shelf = Shelf(database, "age timestamptz not null, code char(3), n numeric, b bytea", key=("code", "age", "n", "b"))
+    shelf.month(FIRST)
+    shelf.say(
+        "insert into {} select '2026-01-02'::timestamptz + i % 7 * interval '1.000001 s', 'a' || i % 3, i * 0.5, "
+        "decode(to_hex(4096 + i), 'hex') from generate_series(1, 100) as i",
+        shelf.parent,
+    )
+    kept(database, "sources_2026_01")
+    files = archive(database, tmp_path, Bounds(rows=7))
+
+    done = files.export(shelf.origin, JANUARY)
+    files.restore(shelf.origin, JANUARY, into=BACK)
+
+    assert (done.files, done.rows) == (15, 100)
+    assert differences(database, "kept", "back") == 0
+
+
+def test_a_partition_without_rows_has_no_file(database: str, tmp_path: Path) -> None:
+    """It is verified and dropped all the same, and there is nothing to restore."""
+    shelf = Shelf(database)
+    for month in (FIRST, SECOND):
+        shelf.month(month)
+    files = archive(database, tmp_path)
+    assert files.export(shelf.origin).verified == []
+    shelf.fill(SECOND, 1)
+
+    done = files.export(shelf.origin)
+
+    assert (done.files, [export.rows for export in done.verified]) == (0, [0])
+    with pytest.raises(ArchiveError, match="has no row"):
+        files.restore(shelf.origin, JANUARY, into=BACK)
+    assert len(files.drop(shelf.origin, JANUARY, NOW).dropped) == 1
+
+
+def test_what_cannot_be_meant_is_refused_with_what_there_is(database: str, tmp_path: Path) -> None:
+    """A table, a month, a part that nobody has; a table that has rows, or lacks a column."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 3)
+    files = archive(database, tmp_path)
+
+    with pytest.raises(ConfigurationError, match=r"of a table 'orders'; there are: public\.sources"):
+        files.origins("orders")
+    with pytest.raises(ConfigurationError, match="in 2026-02; months that wait: 2026-01"):
+        files.export(shelf.origin, date(2026, 2, 1))
+    with pytest.raises(ConfigurationError, match=r"nothing was exported of public\.sources in 2026-01"):
+        files.restore(shelf.origin, JANUARY, into=BACK)
+    files.export(shelf.origin, JANUARY)
+    with pytest.raises(ConfigurationError, match="as part 7"):
+        files.restore(shelf.origin, JANUARY, into=BACK, part=7)
+    with pytest.raises(ConfigurationError, match=r"archive\.sources_2026_01_p1 has rows"):
+        files.restore(shelf.origin, JANUARY, into=TableName("archive", "sources_2026_01_p1"))
+    shelf.say("create table narrow (id bigint)")
+    with pytest.raises(ConfigurationError, match="no column 'age', 'payload'"):
+        files.restore(shelf.origin, JANUARY, into=TableName("public", "narrow"))
+    shelf.say("create view looked_at as select 1")
+    with pytest.raises(ConfigurationError, match="is no table"):
+        files.restore(shelf.origin, JANUARY, into=TableName("public", "looked_at"))
+    shelf.say("create table strict (id integer check (id > 7), age date, payload jsonb)")
+    with pytest.raises(ArchiveError, match="does not take the rows"):
+        files.restore(shelf.origin, JANUARY, into=TableName("public", "strict"))
+    assert count(database, "strict") == 0
+
+
+def test_a_table_of_more_columns_takes_the_rows(database: str, tmp_path: Path) -> None:
+    """What the files lack has its default; what Postgres makes itself is left to it."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 3)
+    files = archive(database, tmp_path)
+    files.export(shelf.origin, JANUARY)
+    shelf.say(
+        "create table wide (note text default 'new', twice bigint generated always as (id * 2) stored, payload jsonb, "
+        "id bigint, age timestamptz)"
+    )
+
+    files.restore(shelf.origin, JANUARY, into=TableName("public", "wide"))
+
+    assert count(database, "wide where note = 'new' and twice = 2 * id") == 3
+
+
+def test_one_process_at_a_time_has_a_table_in_hand(database: str, tmp_path: Path) -> None:
+    """The other one is told, and nothing was done; another table is free."""
+    shelf, other = Shelf(database), Shelf(database, name="others")
+    for each in (shelf, other):
+        each.month(FIRST)
+        each.fill(FIRST, 3)
+    files = archive(database, tmp_path)
+
+    with alone(connector(database), "public", shelf.origin), pytest.raises(ArchiveBusyError, match="another process"):
+        files.export(shelf.origin, JANUARY)
+    with alone(connector(database), "public", shelf.origin):
+        assert files.export(other.origin, JANUARY).files == 1
+    assert files.export(shelf.origin, JANUARY).files == 1
+
+
+def test_whoever_has_lost_the_lock_stops(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is recorded by then is done."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 30)
+    monkeypatch.setattr("relay.upkeep.archive.lock._PING_SECONDS", 0.0)
+
+    def cut(_: str, rows: int) -> None:
+        if rows == 20:
+            shelf.say(
+                "select pg_terminate_backend(l.pid) from pg_locks as l join pg_database as d on d.oid = l.database "
+                "where l.locktype = 'advisory' and d.datname = current_database()"
+            )
+
+    with pytest.raises(ArchiveError, match="is lost"):
+        archive(database, tmp_path, Bounds(rows=10)).export(shelf.origin, JANUARY, watch=Watch(tell=cut))
+
+    (export,) = archive(database, tmp_path).standing(shelf.origin).exports
+    assert export.written == 10
+
+
+def test_a_month_that_is_being_written_to_is_sealed_afterwards(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of a mover takes a moment; a transaction that stays open is named, and nothing changes."""
+    shelf = Shelf(database)
+    month = shelf.month(FIRST)
+    monkeypatch.setattr(seal, "_LOCK_TIMEOUT", "20ms")
+    files = archive(database, tmp_path)
+    with psycopg.connect(database) as writer:
+        writer.execute(sql.SQL("insert into {} values (1, '2026-01-02')").format(month))
+        attempts = 0
+
+        def check() -> None:
+            nonlocal attempts
+            attempts += 1
+            if attempts == 2:
+                writer.commit()
+
+        assert files.export(shelf.origin, JANUARY, watch=Watch(check)).rows == 1
+        month = shelf.month(FIRST)
+        writer.execute(sql.SQL("insert into {} values (2, '2026-01-02')").format(month))
+        monkeypatch.setattr(seal, "_PAUSE", 0.0)
+        with pytest.raises(ArchiveError, match="could not be sealed"):
+            files.export(shelf.origin, JANUARY)
+    assert len(files.standing(shelf.origin).waiting) == 1
+
+
+def test_a_sealed_table_that_somebody_writes_to_is_not_dropped(database: str, tmp_path: Path) -> None:
+    """It is exported again, or the row taken away."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 3)
+    files = archive(database, tmp_path)
+    files.export(shelf.origin, JANUARY)
+    shelf.say("insert into archive.sources_2026_01_p1 values (7, '2026-01-02')")
+
+    (fault,) = files.drop(shelf.origin, JANUARY, NOW).faults
+
+    assert "has 4 row(s), and its files have 3" in str(fault)
+    assert files.export(shelf.origin, JANUARY, again=True).rows == 4
+    assert len(files.drop(shelf.origin, JANUARY, NOW).dropped) == 1
+
+
+def test_rows_behind_the_walk_are_noticed(database: str, tmp_path: Path) -> None:
+    """A row with a low key, written to a sealed table while it is exported."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 20)
+
+    def write(_: str, rows: int) -> None:
+        if rows == 20:
+            shelf.say("insert into archive.sources_2026_01_p1 values (-7, '2026-01-02')")
+
+    with pytest.raises(InvariantError, match=r"has 21 row\(s\), and 20 were exported"):
+        archive(database, tmp_path).export(shelf.origin, JANUARY, watch=Watch(tell=write))
+
+
+@pytest.mark.parametrize("place", ["directory", "bucket"])
+def test_a_full_disk_is_said_and_leaves_nothing_half(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """The next call, with space, begins the file anew."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 20)
+    files = archive(database, tmp_path if place == "directory" else "memory://months")
+
+    def full(_: Digest, __: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Digest, "write", full)
+        with pytest.raises(ArchiveError, match="No space left on device; make space there, and call again"):
+            files.export(shelf.origin, JANUARY)
+
+    assert list(tmp_path.glob("*/*")) == []
+    assert files.export(shelf.origin, JANUARY).rows == 20
+
+
+def test_a_folder_that_is_not_there_is_not_made(database: str, tmp_path: Path) -> None:
+    """It may be a volume that is not mounted; also when it goes in the midst."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 20)
+    place = tmp_path / "volume"
+    place.mkdir()
+    files = archive(database, place, Bounds(rows=10))
+
+    def unmount(_: str, rows: int) -> None:
+        if rows == 20:
+            shutil.rmtree(place)
+
+    with pytest.raises(ArchiveError, match="volume"):
+        files.export(shelf.origin, JANUARY, watch=Watch(tell=unmount))
+    with pytest.raises(ArchiveError, match="there is no directory"):
+        files.export(shelf.origin, JANUARY)
+
+    assert not place.exists()
+
+
+def test_what_a_killed_process_left_is_cleared_away(database: str, tmp_path: Path) -> None:
+    """Half a file, which nobody holds."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 2)
+    (tmp_path / "sources").mkdir()
+    (tmp_path / "sources" / ".abc.part").write_bytes(b"half")
+
+    archive(database, tmp_path).export(shelf.origin, JANUARY)
+
+    assert len(list((tmp_path / "sources").iterdir())) == 1
+
+
+def test_names_that_are_too_long_are_cut_and_told_apart() -> None:
+    """Postgres would cut them, and the end is what counts."""
+    long = [f"{'ä' * 30}{end}" for end in ("a", "b")]
+
+    cut = [names.of_part(table, JANUARY, 12) for table in long]
+
+    assert all(len(name.encode()) <= 63 and name.endswith("_2026_01_p12") for name in cut)
+    assert cut[0] != cut[1]
+    assert names.of_restored("sources", JANUARY) == "sources_2026_01_restored"
+
+
+def test_an_export_that_is_stopped_says_what_it_has_done(database: str, tmp_path: Path) -> None:
+    """And leaves no file that is not recorded."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 30)
+
+    def check() -> None:
+        if len(list(tmp_path.glob("*/*.parquet"))) == 2:
+            raise StoppedError
+
+    done = archive(database, tmp_path, Bounds(rows=10)).export(shelf.origin, JANUARY, watch=Watch(check))
+
+    assert (done.stopped, done.files, done.rows, done.verified) == (True, 2, 20, [])
+    assert exists(database, "archive.sources_2026_01_p1")
+
+
+def _count(database: str, table: sql.Identifier) -> int:
+    with psycopg.connect(database) as connection:
+        (found,) = connection.execute(sql.SQL("select count(*) from {}").format(table)).fetchone() or (0,)
+    return int(found)

@@ -1,0 +1,65 @@
+"""The slots of a schedule: whoever walks from one to the next, and whoever looks for the latest, find the same ones."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relay.upkeep.schedule import Cron, Every, Schedule
+
+ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "America/Sao_Paulo")
+EXPRESSIONS = (
+    "* * * * *",
+    "*/7 * * * *",
+    "30 * * * *",
+    "30 2 * * *",
+    "15,45 1-3 * * *",
+    "*/20 2 * * *",
+    "0 */2 * * *",
+    "59 23 * * 6",
+    "0 0 1 * *",
+)
+# The days around which clocks are changed somewhere, and others.
+CHANGES = [datetime(2026, *day, tzinfo=UTC) for day in ((3, 8), (3, 29), (4, 4), (10, 3), (10, 25), (11, 1), (7, 1))]
+MOMENTS = st.builds(
+    lambda day, seconds: day + timedelta(seconds=seconds),
+    st.sampled_from(CHANGES),
+    st.integers(-86_400, 2 * 86_400).map(float) | st.floats(-86_400, 2 * 86_400),
+)
+SCHEDULES: st.SearchStrategy[Schedule] = st.builds(
+    Cron.of, st.sampled_from(EXPRESSIONS), st.sampled_from(ZONES)
+) | st.builds(Every.of, st.integers(1, 100_000).map(lambda seconds: f"{seconds}s"))
+
+
+@given(schedule=SCHEDULES, now=MOMENTS)
+def test_the_latest_slot_and_the_next_one_stand_side_by_side(schedule: Schedule, now: datetime) -> None:
+    """Whoever sleeps until the next one finds that it is the latest as it wakes."""
+    latest, following = schedule.latest(now), schedule.next_after(now)
+    assert latest is not None
+    assert following is not None
+    assert latest <= now < following
+    assert schedule.latest(following) == following
+    assert schedule.next_after(latest) == following
+    assert schedule.latest(latest) == latest
+
+
+@pytest.mark.parametrize(
+    ("start", "hours"), [(datetime(2026, 3, 28, 23, tzinfo=UTC), 23), (datetime(2026, 10, 24, 22, tzinfo=UTC), 25)]
+)
+def test_a_day_of_23_or_25_hours_has_a_slot_for_each(start: datetime, hours: int) -> None:
+    """From midnight to midnight in Berlin, of what comes every hour."""
+    for schedule in (Cron.of("0 * * * *", "Europe/Berlin"), Every.of("1h")):
+        slots, slot = 0, schedule.next_after(start - timedelta(microseconds=1))
+        while slot is not None and slot < start + timedelta(hours=hours):
+            slots, slot = slots + 1, schedule.next_after(slot)
+        assert slots == hours
+
+
+def test_intervals_are_counted_from_one_moment_for_all() -> None:
+    """Whenever a process began."""
+    every = Every.of("7s")
+    now = datetime(2026, 5, 5, 5, 5, 5, 5, tzinfo=UTC)
+    assert {every.latest(now + timedelta(seconds=7 * n)) - timedelta(seconds=7 * n) for n in range(9)} == {  # type: ignore[operator]
+        every.latest(now)
+    }
