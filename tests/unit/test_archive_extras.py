@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import fsspec.registry
 import psycopg
 import pytest
 
@@ -34,6 +35,8 @@ def test_without_pyarrow_the_command_that_brings_it_is_named(monkeypatch: pytest
 def test_without_s3fs_the_command_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder needs it not."""
     monkeypatch.setitem(sys.modules, "s3fs", None)
+    # It keeps what it found once.
+    monkeypatch.delitem(fsspec.registry._registry, "s3", raising=False)
 
     with pytest.raises(ConfigurationError, match=r"s3:// needs the package .*; run: pip install '.*\[archive\]'"):
         Place("s3://bucket").open()
