@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from relay.errors import ArchiveError, ConfigurationError, InvariantError
 from relay.upkeep.archive import names, seal
@@ -268,6 +269,38 @@ def test_a_sealed_table_that_somebody_has_dropped_is_not_forgotten(database: str
     assert "not all of public.sources 2026-01 part 2 was exported" in str(fault)
     assert [each.part for each in files.drop(shelf.origin, JANUARY, NOW).dropped] == [1]
     assert files.restore(shelf.origin, JANUARY, into=BACK, part=1) == 3
+
+
+def test_a_sealed_table_that_somebody_reads_is_dropped_later(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for long behind us."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 3)
+    files = archive(database, tmp_path)
+    files.export(shelf.origin, JANUARY)
+    monkeypatch.setattr("relay.upkeep.archive.dropping._LOCK_TIMEOUT", "20ms")
+    with psycopg.connect(database) as reader:
+        reader.execute("select from archive.sources_2026_01_p1")
+        (fault,) = files.drop(shelf.origin, JANUARY, NOW).faults
+
+    assert "has been in use" in str(fault)
+    assert len(files.drop(shelf.origin, JANUARY, NOW).dropped) == 1
+
+
+@pytest.mark.parametrize("type_", ["date", "timestamp", "timestamptz(0)"])
+def test_months_are_known_by_any_type_of_age(database: str, tmp_path: Path, type_: str) -> None:
+    """By their bounds, whatever time zone others have."""
+    shelf = Shelf(database, f"id bigint, age {type_} not null, payload jsonb")
+    elsewhere = make_conninfo(database, options="-c timezone=Asia/Tokyo")
+    for month in (FIRST, SECOND):
+        shelf.month(month)
+    shelf.fill(SECOND, 1)
+
+    done = archive(elsewhere, tmp_path).export(shelf.origin)
+
+    assert [export.shown for export in done.verified] == ["public.sources 2026-01 part 1"]
 
 
 def test_a_name_that_is_taken_is_named(database: str, tmp_path: Path) -> None:

@@ -129,6 +129,7 @@ class Archive:
         watch: Watch = _NOBODY,
     ) -> Done:
         """Drop the sealed tables whose time has come; with `insistence`, all that were verified."""
+        _require_parquet()
         from relay.upkeep.archive.dropping import drop  # noqa: PLC0415 -- an extra, as below
 
         done = Done(origin)

@@ -1,5 +1,7 @@
 """The end of a sealed table: its rows are in files that were read back a moment before."""
 
+from psycopg import errors as pg
+
 from relay.errors import ArchiveError
 from relay.upkeep.archive import catalog, crash_points, record
 from relay.upkeep.archive.crash_points import Point
@@ -23,7 +25,12 @@ def drop(  # noqa: PLR0913, PLR0917 -- each by its name
         # Somebody may have dropped it by hand: its files are whole, and so nothing is lost.
         if there is not None:
             table = archived(export.sealed)
-            connection.execute(template("lock_table").format(table=table))
+            try:
+                connection.execute(template("lock_table").format(table=table))
+            except pg.LockNotAvailable as error:
+                raise ArchiveError(
+                    f"archive.{export.sealed} has been in use for {_LOCK_TIMEOUT}; nothing was dropped, call again"
+                ) from error
             found = connection.execute(template("count_rows").format(table=table)).fetchone()
             if found != (export.rows,):
                 raise ArchiveError(
