@@ -101,9 +101,9 @@ class Archive:
         done = Done(origin)
         with self._at_work(origin, watch, done) as (session, store, careful):
             _require_month(session, origin, month)
-            for export in record.exports(session, origin, month):
-                if again and export.state is not State.DROPPED:
-                    record.forget_files(session, export)
+            for export in record.exports(session, origin, month) if again else ():
+                if export.state is not State.DROPPED:
+                    _begin_again(session, export)
             self._finish(session, store, origin, month, done, careful)
             for partition in seal.due(session, origin, month):
                 seal.seal(session, origin, partition, careful)
@@ -173,15 +173,21 @@ class Archive:
         self, session: Session, store: Store, origin: str, month: date | None, done: Done, watch: Watch
     ) -> None:
         """Bring all that is sealed to its verification."""
-        from relay.upkeep.archive.writing import write  # noqa: PLC0415 -- an extra, as below
+        from relay.upkeep.archive.writing import LostTableError, write  # noqa: PLC0415 -- an extra, as below
 
         for export in record.exports(session, origin, month):
-            if export.state is State.SEALED:
-                if export.rows is None:
-                    export = write(session, store, export, watch, lambda file: done.keep(file, watch), self._bounds)  # noqa: PLW2901 -- the same, further on
-                _verify(session, store, export, watch)
-                done.verified.append(export)
-                watch.count("exports_verified", 1)
+            if export.state is not State.SEALED:
+                continue
+            written = export
+            if export.rows is None:
+                try:
+                    written = write(session, store, export, watch, lambda file: done.keep(file, watch), self._bounds)
+                except LostTableError as error:
+                    done.faults.append(error)
+                    continue
+            _verify(session, store, written, watch)
+            done.verified.append(written)
+            watch.count("exports_verified", 1)
 
     @contextmanager
     def _at_work(self, origin: str, watch: Watch, done: Done) -> Iterator[tuple[Session, Store, Watch]]:
@@ -204,6 +210,16 @@ class Archive:
         with Session.open(self._connect, self._schema) as session:
             session.require_tables()
             yield session
+
+
+def _begin_again(session: Session, export: Export) -> None:
+    """Have the files of a part count no more, which is for as long as its rows are there."""
+    if catalog.oid_of(session, ARCHIVE, export.sealed) is None:
+        raise ArchiveError(
+            f"there is no table archive.{export.sealed}, from which {export.shown} would be exported again; its files "
+            "are what there is, bring back a copy of those that are not whole. Nothing was changed"
+        )
+    record.forget_files(session, export)
 
 
 def _verify(session: Session, store: Store, export: Export, watch: Watch) -> None:

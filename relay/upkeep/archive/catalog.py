@@ -74,14 +74,15 @@ def oid_of(session: Session, schema: str, name: str) -> int | None:
 
 
 def columns(session: Session, oid: int) -> list[Column]:
-    """Those of a table that can be written, in its order."""
+    """Those of a table, in its order."""
     # The names of types have their schema then.
     with session.transaction(ours=False) as connection:
         rows = ask(connection, "columns", {"table": oid})
     return [
-        Column(row["name"], row["type"], Kind.of(row["type_name"], row["type_schema"]), row["not_null"])
+        Column(
+            row["name"], row["type"], Kind.of(row["type_name"], row["type_schema"]), row["not_null"], row["generated"]
+        )
         for row in rows
-        if not row["generated"]
     ]
 
 
@@ -89,7 +90,7 @@ def layout(session: Session, oid: int, name: str) -> Layout:
     """The layout of a table that is exported. Raises ConfigurationError where its rows have no order."""
     found = columns(session, oid)
     by_name = {column.name: column for column in found}
-    key = tuple(by_name[row["name"]] for row in session.rows("key", table=oid) if row["name"] in by_name)
+    key = tuple(by_name[row["name"]] for row in session.rows("key", table=oid))
     if not key:
         raise ConfigurationError(
             f"archive.{name} has no primary key, along which it is exported; "

@@ -17,6 +17,10 @@ from relay.upkeep.archive.store import Store
 from relay.upkeep.archive.watch import Watch
 
 
+class LostTableError(ArchiveError):
+    """Somebody has dropped a sealed table whose rows are in no file; other parts are not touched by that."""
+
+
 def write(  # noqa: PLR0913, PLR0917 -- what an export needs
     session: Session,
     store: Store,
@@ -27,9 +31,9 @@ def write(  # noqa: PLR0913, PLR0917 -- what an export needs
 ) -> Export:
     """Write the files that there are not yet, and tell of each; what it answers with is recorded."""
     if (oid := catalog.oid_of(session, ARCHIVE, export.sealed)) is None:
-        raise ArchiveError(
-            f"there is no table archive.{export.sealed}, and not all of {export.shown} was exported; restore it from a "
-            "backup of the database"
+        raise LostTableError(
+            f"there is no table archive.{export.sealed}, and not all of {export.shown} was exported: bring it back "
+            "from a backup of the database, or give its rows up by deleting its row of archive_exports"
         )
     layout = catalog.layout(session, oid, export.sealed)
     walk = Walk(session, export.sealed, layout)
