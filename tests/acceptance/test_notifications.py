@@ -14,10 +14,11 @@ import httpx
 import psycopg
 import pytest
 
+import examples.notifications.receipts  # noqa: F401 -- has who asks for receipts registered
 from consumers.events import Fate, TicketSettled
 from consumers.testing import Deliveries, in_memory
 from examples.notifications import upkeep
-from examples.notifications.receipts import push
+from examples.notifications.dispatch import push
 from examples.programs import equipped
 from relay.upkeep.events import RunFault
 from relay.upkeep.run import Run, Surroundings
