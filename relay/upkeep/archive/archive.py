@@ -15,10 +15,10 @@ from relay.upkeep.archive.crash_points import Point
 from relay.upkeep.archive.lock import alone
 from relay.upkeep.archive.place import Place
 from relay.upkeep.archive.record import Export, File, State
-from relay.upkeep.archive.session import ARCHIVE, Connect, Session
+from relay.upkeep.archive.session import Connect, Session
 from relay.upkeep.archive.store import Store
 from relay.upkeep.archive.watch import StoppedError, Watch
-from relay.upkeep.table_name import TableName
+from relay.upkeep.table_name import ARCHIVE, TableName
 
 _NOBODY = Watch()
 _BOUNDS = Bounds()
