@@ -81,8 +81,8 @@ class Export:
         return cls(**{**row, "state": State(row["state"]), "files": files})
 
 
-def exports(session: Session, origin: str | None, month: date | None = None) -> list[Export]:
-    """What is recorded, the oldest first."""
+def exports(session: Session, origin: str, month: date | None = None) -> list[Export]:
+    """What is recorded of a table, the oldest part first."""
     return [Export.of(row) for row in session.rows("exports", origin=origin, month=month)]
 
 
