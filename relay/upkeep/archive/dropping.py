@@ -6,7 +6,7 @@ from relay.errors import ArchiveError
 from relay.upkeep.archive import catalog, crash_points, record
 from relay.upkeep.archive.crash_points import Point
 from relay.upkeep.archive.reading import read_all_back
-from relay.upkeep.archive.record import Export
+from relay.upkeep.archive.record import Export, Insistence
 from relay.upkeep.archive.session import Session, archived, template
 from relay.upkeep.archive.store import Store
 from relay.upkeep.archive.watch import Watch
@@ -16,10 +16,8 @@ from relay.upkeep.table_name import ARCHIVE
 _LOCK_TIMEOUT = "5s"
 
 
-def drop(  # noqa: PLR0913, PLR0917 -- each by its name
-    session: Session, store: Store, export: Export, watch: Watch, by: str | None, why: str | None
-) -> None:
-    """Drop it, or raise ArchiveError and drop nothing. With `by`, somebody insists before it is time."""
+def drop(session: Session, store: Store, export: Export, watch: Watch, insistence: Insistence | None) -> None:
+    """Drop it, or raise ArchiveError and drop nothing; before it is time somebody has to insist."""
     read_all_back(store, export, watch)
     there = catalog.oid_of(session, ARCHIVE, export.sealed)
     with session.transaction(lock_timeout=_LOCK_TIMEOUT) as connection:
@@ -39,6 +37,6 @@ def drop(  # noqa: PLR0913, PLR0917 -- each by its name
                     f"somebody has written to it. Nothing was dropped; export it again: {again(export)}"
                 )
             connection.execute(template("drop_table", table=table))
-        record.drop(connection, export, by, why)
+        record.drop(connection, export, insistence)
         crash_points.reached(Point.DROP_BEFORE)
     crash_points.reached(Point.DROP_AFTER)
