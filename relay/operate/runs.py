@@ -9,6 +9,7 @@ import psycopg
 from psycopg.rows import args_row
 
 from relay.errors import ConfigurationError, SchemaError
+from relay.kernel.moment import rfc3339
 from relay.outbox.queue import operating
 from relay.upkeep.events import Status
 from relay.upkeep.statements import statement
@@ -200,7 +201,7 @@ def shown_time(moment: datetime) -> str:
 def _json(value: Any) -> Any:
     match value:
         case datetime():
-            return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+            return rfc3339(value)
         case float():
             return round(value, 3)
         case _:
