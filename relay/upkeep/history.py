@@ -56,12 +56,28 @@ class History:
         return int(found)
 
     async def end(self, found: int | None, ended: RunEnded, *, hurry: bool) -> bool:
-        """Write how the run of this id has ended, and say whether that went well; `hurry` where the process ends."""
+        """Write how the run of this id has ended, and say whether that went well; `hurry` where the process ends.
+
+        Cancelled, it has as long as in a hurry.
+        """
         if found is None:
             return False
+        writing = asyncio.create_task(self._write(found, ended))
         try:
-            async with asyncio.timeout(HURRY_SECONDS if hurry else None):
-                await self._session.ask("run_end", {"id": found, **self._as_kept(ended)})
+            await asyncio.wait({writing}, timeout=HURRY_SECONDS if hurry else None)
+        except asyncio.CancelledError:
+            await asyncio.wait({writing}, timeout=HURRY_SECONDS)
+            raise
+        finally:
+            if not writing.done():
+                writing.cancel()
+                await asyncio.wait({writing})
+                self._observe(RunUnrecorded(ended.job, ended.worker, TimeoutError(f"not within {HURRY_SECONDS:g} s")))
+        return not writing.cancelled() and writing.result()
+
+    async def _write(self, found: int, ended: RunEnded) -> bool:
+        try:
+            await self._session.ask("run_end", {"id": found, **self._as_kept(ended)})
         except Exception as error:  # noqa: BLE001 -- whatever it is, the job has run
             self._observe(RunUnrecorded(ended.job, ended.worker, error))
             return False

@@ -121,8 +121,10 @@ class JobRunner:
             )
             ending = await execution.run(min(self._job.timeout, budget.deadline - began))
             ended = _ended(run, ending, budget.monotonic() - began)
-            written = await history.end(found, ended, hurry=execution.interrupted)
-            observe(ended)
+            try:
+                written = await history.end(found, ended, hurry=execution.interrupted)
+            finally:
+                observe(ended)
         finally:
             await holding.release()
         if execution.interrupted:

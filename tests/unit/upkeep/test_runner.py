@@ -11,7 +11,8 @@ from relay.errors import SchemaError
 from relay.kernel.observe import PassFailed
 from relay.kernel.shutdown import Shutdown
 from relay.kernel.supervise import supervise
-from relay.upkeep.events import RunEnded, RunSkipped, Status
+from relay.upkeep.events import RunEnded, RunSkipped, RunUnrecorded, Status
+from relay.upkeep.history import HURRY_SECONDS
 from relay.upkeep.holding import Holding
 from relay.upkeep.jobs import Jobs
 from relay.upkeep.run import Run
@@ -323,3 +324,22 @@ async def test_a_job_has_the_soft_timeout_to_end_and_is_then_cancelled() -> None
     assert sorted(str(ended["status"]) for ended in database.ended) == ["cancelled", "done"]
     assert not database.held
     assert process.session.closed
+
+
+@pytest.mark.parametrize(("slow", "written"), [(0.5, ["done"]), (30.0, [])], ids=["soon", "late"])
+@in_fake_time
+async def test_a_run_that_is_done_is_told_of_though_its_process_ends_meanwhile(slow: float, written: list[str]) -> None:
+    """The last word of its history has a second more; the log and the metrics have theirs in any case."""
+    database = Database(slow={"run_end": slow})
+    process = Process(database, jobs_of(Counting(seconds=10), every="1h"))
+    running = asyncio.create_task(process.run_once())
+    await asyncio.sleep(10.25)
+    running.cancel()
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert asyncio.get_running_loop().time() - began <= HURRY_SECONDS
+    assert [ended.status for ended in process.of(RunEnded)] == [Status.DONE]
+    assert [ended["status"] for ended in database.ended] == written
+    assert len(process.of(RunUnrecorded)) == (not written)
+    assert not database.held
