@@ -151,11 +151,10 @@ async def test_what_has_ended_has_ended_though_its_process_ends_at_that_moment(*
     execution = Execution(nothing, parting(), lambda _: None)
     running = asyncio.create_task(execution.run(10))
     loop = asyncio.get_running_loop()
-    while not execution._work.done():
-        await asyncio.sleep(0)
     if late:
-        await asyncio.sleep(1)
-    assert not running.done()
-    loop.call_soon(running.cancel)
+        loop.call_later(1, running.cancel)
+    else:
+        # Behind its end, and before whoever waits for it has its turn.
+        execution._work.add_done_callback(lambda _: running.cancel())
     assert await running == Ending(Status.DONE)
     assert execution.interrupted

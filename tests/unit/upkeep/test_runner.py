@@ -343,3 +343,22 @@ async def test_a_run_that_is_done_is_told_of_though_its_process_ends_meanwhile(s
     assert [ended["status"] for ended in database.ended] == written
     assert len(process.of(RunUnrecorded)) == (not written)
     assert not database.held
+
+
+@in_fake_time
+async def test_how_a_run_has_ended_is_written_when_the_database_is_back() -> None:
+    """A restart of the database ends the run by its lock, and is not there to hear of it; the next slot is far."""
+    database = Database()
+    async with Process(database, jobs_of(Counting(seconds=500), every="1h")) as process:
+        await asyncio.sleep(10)
+        database.away = True
+        process.holdings[0].gone.set_result(OSError("reset"))
+        await asyncio.sleep(45)
+        assert not database.ended
+        database.away = False
+        await asyncio.sleep(45)
+        assert [(ended["status"], ended["late"]) for ended in database.ended] == [("lost", 60.0)]
+        asked = len(database.asked)
+        await asyncio.sleep(300)
+        assert len(database.asked) == asked
+        assert len(process.of(RunUnrecorded)) == 1
