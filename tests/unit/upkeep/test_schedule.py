@@ -63,3 +63,11 @@ def test_intervals_are_counted_from_one_moment_for_all() -> None:
     assert {every.latest(now + timedelta(seconds=7 * n)) - timedelta(seconds=7 * n) for n in range(9)} == {  # type: ignore[operator]
         every.latest(now)
     }
+
+
+@pytest.mark.parametrize("interval", [timedelta.max, timedelta(days=36_501), 1e12, "999ms", 0])
+def test_an_interval_is_a_second_at_least_and_a_century_at_most(interval: timedelta | float | str) -> None:
+    """A slot whose date is none would end the process in which its job sleeps."""
+    with pytest.raises(ValueError, match="an interval is .*; give "):
+        Every.of(interval)
+    assert Every.of("36500d").next_after(datetime(2099, 12, 5, tzinfo=UTC)) == datetime(2099, 12, 7, tzinfo=UTC)
