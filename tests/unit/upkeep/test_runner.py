@@ -9,14 +9,16 @@ import pytest
 
 from relay.errors import SchemaError
 from relay.kernel.observe import PassFailed
+from relay.kernel.runner import Budget
 from relay.kernel.shutdown import Shutdown
 from relay.kernel.supervise import supervise
+from relay.upkeep.building import job_runners
 from relay.upkeep.events import RunEnded, RunSkipped, RunUnrecorded, Status
 from relay.upkeep.history import HURRY_SECONDS
 from relay.upkeep.holding import Holding
 from relay.upkeep.jobs import Jobs
-from relay.upkeep.run import Run
-from tests.unit.kernel.fakes import in_fake_time
+from relay.upkeep.run import Run, Surroundings
+from tests.unit.kernel.fakes import FakeClock, in_fake_time
 from tests.unit.upkeep.fakes import NEW_YEAR, Counting, Database, Process, jobs_of
 
 HOUR = 3_600.0
@@ -362,3 +364,18 @@ async def test_how_a_run_has_ended_is_written_when_the_database_is_back() -> Non
         await asyncio.sleep(300)
         assert len(database.asked) == asked
         assert len(process.of(RunUnrecorded)) == 1
+
+
+@in_fake_time
+async def test_a_host_that_is_silent_leaves_time_for_the_next_one() -> None:
+    """A URL may name several, each of which is tried for ten seconds."""
+
+    async def connect() -> Any:
+        await asyncio.sleep(20)
+        raise psycopg.OperationalError("so says the third one")
+
+    around = Surroundings(connect=connect, schema="public", observe=lambda _: None)
+    clock = FakeClock()
+    (runner,) = job_runners(jobs_of(Counting(), every="1h"), around, history_for=timedelta(7), clock=clock)
+    with pytest.raises(psycopg.OperationalError, match="the third one"):
+        await runner.run_once(Budget(clock.monotonic() + runner.seconds, clock.monotonic, asyncio.Event()))
