@@ -131,7 +131,8 @@ class History:
             for _ in range(_MOST_PAGES):
                 values = {"rows": _PAGE_ROWS, "seconds": self._kept.total_seconds()}
                 ((removed,),) = await self._session.ask("runs_prune", values)
-                if removed < _PAGE_ROWS or run.stopping:
+                # One that ended late keeps its page from being full, and much may be over behind it.
+                if not removed or run.stopping:
                     return
         except Exception as error:  # noqa: BLE001 -- whatever it is, it is tried again
             self._observe(RunUnrecorded(run.job, run.worker, error))

@@ -379,3 +379,20 @@ async def test_a_host_that_is_silent_leaves_time_for_the_next_one() -> None:
     (runner,) = job_runners(jobs_of(Counting(), every="1h"), around, history_for=timedelta(7), clock=clock)
     with pytest.raises(psycopg.OperationalError, match="the third one"):
         await runner.run_once(Budget(clock.monotonic() + runner.seconds, clock.monotonic, asyncio.Event()))
+
+
+@in_fake_time
+async def test_pruning_goes_on_behind_a_run_that_ended_late() -> None:
+    """It stands among those that are over, and keeps each page from being full."""
+    process = Process(Database(), jobs_of(Counting(), every="1h"))
+    ask, left, pages = process.session.ask, [499, 499, 120, 0], []
+
+    async def pruned(name: str, values: Any) -> Any:
+        if name != "runs_prune":
+            return await ask(name, values)
+        pages.append(left.pop(0))
+        return [(pages[-1],)]
+
+    process.session.ask = pruned
+    await process.run_once()
+    assert pages == [499, 499, 120, 0]
