@@ -13,6 +13,7 @@ import psycopg
 
 from relay.kernel.line_redaction import Redaction
 from relay.kernel.observe import Observe
+from relay.kernel.redaction import storable
 from relay.postgres.session import Session
 from relay.upkeep.events import RunEnded, RunUnrecorded
 from relay.upkeep.run import Run
@@ -20,6 +21,7 @@ from relay.upkeep.run import Run
 # A run that counts under more names than these is shown by the first of them.
 _MOST_COUNTERS: Final = 100
 _MOST_ERRORS: Final = 2**31 - 1
+_MOST_COUNTED: Final = 2**63 - 1
 # What passes with an outage: what could not be written then is written later, of so many runs at most.
 _PASSING: Final = (psycopg.OperationalError, psycopg.InterfaceError, OSError)
 _MOST_OWED: Final = 1_000
@@ -143,7 +145,12 @@ class History:
             words = self._redaction.of_error("run_ended", ended.error, job=ended.job, worker=ended.worker)
         return {
             "status": ended.status.value,
-            "counters": json.dumps(dict(islice(ended.counters.items(), _MOST_COUNTERS))),
+            "counters": json.dumps(
+                {
+                    storable(name): max(-_MOST_COUNTED, min(count, _MOST_COUNTED))
+                    for name, count in islice(ended.counters.items(), _MOST_COUNTERS)
+                }
+            ),
             "errors": min(ended.errors, _MOST_ERRORS),
             "error_code": words and words.code,
             "error": words and words.error,
