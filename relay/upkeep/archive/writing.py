@@ -12,9 +12,10 @@ from relay.upkeep.archive.crash_points import Point
 from relay.upkeep.archive.parquet import Origin, Writer
 from relay.upkeep.archive.record import Export, File
 from relay.upkeep.archive.rows import Group, Walk
-from relay.upkeep.archive.session import ARCHIVE, Session, archived, template
+from relay.upkeep.archive.session import Session, archived, template
 from relay.upkeep.archive.store import Store
 from relay.upkeep.archive.watch import Watch
+from relay.upkeep.table_name import ARCHIVE
 
 
 class LostTableError(ArchiveError):
@@ -98,7 +99,7 @@ def _add(session: Session, export: Export, file: File) -> Export:
 
 def _require_all(session: Session, export: Export) -> None:
     with session.transaction() as connection:
-        found = connection.execute(template("count_rows").format(table=archived(export.sealed))).fetchone()
+        found = connection.execute(template("count_rows", table=archived(export.sealed))).fetchone()
     if found != (export.written,):
         raise InvariantError(
             f"archive.{export.sealed} has {found and found[0]:,} row(s), and {export.written:,} were exported: "
