@@ -1,4 +1,4 @@
-"""The SQL of jobs and their history."""
+"""The SQL of jobs, of their history and of movers; archives have their own."""
 
 from typing import Final
 
