@@ -13,7 +13,7 @@ AGAIN, GONE, REFUSED = Retry("not this time"), Invalid("no such phone"), Dead("t
 # What the provider says of a push, at once or in its receipt; another word is a refusal.
 WORDS: Final = {"ok": Done(), "again": AGAIN, "gone": GONE, "": Defer(10 * MINUTE), "unwanted": Skip("muted or gone")}
 WANTED: Final = Path(__file__).with_name("wanted.sql").read_bytes()
-DEACTIVATE: Final = "update phones set active = false where token = any(%s)"
+DEACTIVATE: Final = Path(__file__).with_name("deactivate.sql").read_bytes()
 
 push = Consumer("push", dedup="inbox", source="outbox", retry=BACKOFF, lifespan=outside)
 

@@ -34,6 +34,7 @@ ALL_SENT = "select count(*) = 0 from inbox_deliveries where state in ('pending',
 ASKED_ABOUT = (
     "select count(*) > 0 from inbox_deliveries where state = 'sent' and available_at > now() + interval '1 minute'"
 )
+MOVING = "select count(*) > 0 from relay_runs where job = 'clean_up' and status = 'running'"
 VERIFIED = "select count(*) = 2 and bool_and(state = 'verified') from archive_exports"
 DROPPED = "select count(*) = 2 and bool_and(state = 'dropped') from archive_exports"
 OVERLAPS = """
@@ -60,6 +61,7 @@ def test_each_phone_has_one_push_whoever_is_killed(inbox_database: str, database
     """The process dies while it reads, between pushes and the note of them, and over their receipts."""
     with outside_at_work() as url:
         environment = environment_of(inbox_database, url, tmp_path / "files")
+        database.execute("call later('ingest', '0', '0')")
         with Mortal.running(environment, CONSUMER, tmp_path / "log") as process:
             with held(inbox_database, "phones"):
                 with held(inbox_database, "storms"):
@@ -79,7 +81,8 @@ def test_each_phone_has_one_push_whoever_is_killed(inbox_database: str, database
     each = "select event_id || '/' || recipient, recipient, outcome from inbox_deliveries where recipient <> ''"
     deliveries = asked(inbox_database, each)
     ends = {(recipient.partition(".")[0], outcome) for _, recipient, outcome in deliveries}
-    assert ends == set(ENDS.items())
+    # Where a lease was lost between them, a phone is deactivated, and its delivery is handled once more.
+    assert ends - {("gone", "skipped"), ("gone", "invalid")} == set(ENDS.items()) - {("gone", "invalid")}
     assert len(deliveries) == 2 * len(ENDS)
     # What was sent and not noted was sent again under the same name, by which the provider knows it.
     pushed = {name: times for name, times in outside.calls.items() if "/" in name}
@@ -104,6 +107,11 @@ def test_no_row_is_lost_or_doubled_whoever_is_killed(inbox_database: str, databa
     with outside_at_work() as url:
         environment = environment_of(inbox_database, url, files)
         with Mortal.running(environment, CONSUMER, tmp_path / "log") as process:
+            database.execute("call later('clean_up', '0', '0')")
+            with held(inbox_database, "sources"):
+                process.die()
+                hoped(process, partial(holds, database, MOVING), "rows are about to be moved")
+                process.die()
             for moved in (1, 1_500, 3_000):
                 nights(database, process, "clean_up", partial(archived, database, moved))
             nights(database, process, "archive", partial(holds, database, "select count(*) > 0 from archive_exports"))
@@ -116,8 +124,8 @@ def test_no_row_is_lost_or_doubled_whoever_is_killed(inbox_database: str, databa
     assert not left
     assert sorted(map(int, written + [number for (number,) in shelved])) == list(range(1, 3_001))
     assert len(written) == 2_000
-    killed = asked(inbox_database, "select distinct job from relay_runs where status = 'killed' and job <> 'ingest'")
-    assert killed
+    killed = "select count(*) > 0 from relay_runs where job = 'clean_up' and status = 'killed'"
+    assert asked(inbox_database, killed) == [(True,)]
     assert asked(inbox_database, OVERLAPS) == [(0,)]
 
 
@@ -152,8 +160,8 @@ def archived(database: Database, rows: int) -> bool:
 
 
 def is_settled(database: Database) -> bool:
-    """Whether nothing is on its way, before the first night."""
-    return database.execute("select nights from settled").fetchone() == (0,)
+    """Whether the job that is due is done, and nothing on its way."""
+    return database.execute("select from settled").fetchone() is not None
 
 
 def numbers(file: Path) -> list[str]:

@@ -12,10 +12,10 @@ from psycopg.conninfo import make_conninfo
 
 from relay.errors import ArchiveError, ConfigurationError, InvariantError
 from relay.upkeep.archive import names, seal
-from relay.upkeep.archive.archive import Insistence
 from relay.upkeep.archive.bounds import Bounds
 from relay.upkeep.archive.lock import ArchiveBusyError, alone
 from relay.upkeep.archive.parquet import Digest
+from relay.upkeep.archive.record import Insistence
 from relay.upkeep.archive.watch import StoppedError, Watch
 from relay.upkeep.table_name import TableName
 from tests.support.archives import (

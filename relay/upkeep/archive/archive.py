@@ -14,11 +14,11 @@ from relay.upkeep.archive.catalog import Partition
 from relay.upkeep.archive.crash_points import Point
 from relay.upkeep.archive.lock import alone
 from relay.upkeep.archive.place import Place
-from relay.upkeep.archive.record import Export, File, State
-from relay.upkeep.archive.session import ARCHIVE, Connect, Session
+from relay.upkeep.archive.record import Export, File, Insistence, State
+from relay.upkeep.archive.session import Connect, Session
 from relay.upkeep.archive.store import Store
 from relay.upkeep.archive.watch import StoppedError, Watch
-from relay.upkeep.table_name import TableName
+from relay.upkeep.table_name import ARCHIVE, TableName
 
 _NOBODY = Watch()
 _BOUNDS = Bounds()
@@ -56,14 +56,6 @@ class Standing:
     origin: str
     exports: list[Export]
     waiting: list[Partition]
-
-
-@dataclass(frozen=True, slots=True)
-class Insistence:
-    """Somebody does not wait until a drop is due, and says so."""
-
-    by: str
-    why: str
 
 
 class Archive:
@@ -133,13 +125,11 @@ class Archive:
         from relay.upkeep.archive.dropping import drop  # noqa: PLC0415 -- an extra, as below
 
         done = Done(origin)
-        by, why = (insistence.by, insistence.why) if insistence else (None, None)
         with self._at_work(origin, watch, done) as (session, store, careful):
             for export in record.exports(session, origin, month):
                 if export.state is State.VERIFIED and (export.eligible or insistence):
-                    early = (None, None) if export.eligible else (by, why)
                     with _counted(done):
-                        drop(session, store, export, careful, *early)
+                        drop(session, store, export, careful, None if export.eligible else insistence)
                         done.dropped.append(export)
                         careful.count("exports_dropped", 1)
         return done

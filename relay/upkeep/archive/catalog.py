@@ -13,7 +13,6 @@ from relay.upkeep.table_name import TableName
 class Partition:
     """A month that is still written to."""
 
-    oid: int
     name: str
     parent: str
     month: date
@@ -59,7 +58,7 @@ def table_of(origin: str) -> str:
 def partitions(session: Session, origin: str) -> list[Partition]:
     """The months that wait, the oldest first."""
     return [
-        Partition(row["oid"], row["name"], row["parent_name"], row["month"], row["estimate"])
+        Partition(row["name"], row["parent"], row["month"], row["estimate"])
         for row in session.rows("partitions", origin=origin)
     ]
 

@@ -74,12 +74,12 @@ def _make(connection: psycopg.Connection[Any], into: TableName, columns: Sequenc
         )
         for column in columns
     )
-    connection.execute(template("make_table").format(table=into.sql, columns=made))
+    connection.execute(template("make_table", table=into.sql, columns=made))
 
 
 def _require_empty(connection: psycopg.Connection[Any], into: TableName) -> None:
-    connection.execute(template("lock_empty").format(table=into.sql))
-    if connection.execute(template("any_row").format(table=into.sql)).fetchone() != (False,):
+    connection.execute(template("lock_empty", table=into.sql))
+    if connection.execute(template("any_row", table=into.sql)).fetchone() != (False,):
         raise ConfigurationError(
             f"{into} has rows; restore into a table of its own with --into, or empty this one. Nothing was restored"
         )
@@ -103,7 +103,7 @@ def _fill(  # noqa: PLR0913, PLR0917 -- what a file is copied by
     places = [place for place, column in enumerate(reader.columns) if not known[column.name].generated]
     names = sql.SQL(", ").join(reader.columns[place].identifier for place in places)
     rows = 0
-    with connection.cursor().copy(template("fill").format(table=into.sql, columns=names)) as copy:
+    with connection.cursor().copy(template("fill", table=into.sql, columns=names)) as copy:
         for records in reader.records():
             watch.check()
             for record in records:

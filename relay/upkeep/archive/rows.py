@@ -84,8 +84,8 @@ class Walk:
         if last:
             values = (column.literal(text) for column, text in zip(self._layout.key, last, strict=True))
             beyond = sql.SQL("({}) > ({})").format(key, comma.join(values))
-        return template("page").format(
-            columns=columns, table=archived(self._table), beyond=beyond, key=key, rows=sql.Literal(most)
+        return template(
+            "page", columns=columns, table=archived(self._table), beyond=beyond, key=key, rows=sql.Literal(most)
         )
 
 

@@ -58,8 +58,8 @@ def _seal(session: Session, origin: str, partition: Partition) -> None:
         sealed = names.of_part(catalog.table_of(origin), partition.month, part)
         here = archived(partition.name)
         try:
-            connection.execute(template("detach").format(parent=archived(partition.parent), partition=here))
-            connection.execute(template("rename").format(partition=here, sealed=sql.Identifier(sealed)))
+            connection.execute(template("detach", parent=archived(partition.parent), partition=here))
+            connection.execute(template("rename", partition=here, sealed=sql.Identifier(sealed)))
         except pg.DuplicateTable as error:
             raise ConfigurationError(
                 f"there is a table archive.{sealed}, and that is what {months.written(partition.month)} of {origin} is "
@@ -71,7 +71,7 @@ def _seal(session: Session, origin: str, partition: Partition) -> None:
 
 def _has_rows(session: Session, partition: Partition) -> bool:
     with session.transaction() as connection:
-        found = connection.execute(template("any_row").format(table=archived(partition.name))).fetchone()
+        found = connection.execute(template("any_row", table=archived(partition.name))).fetchone()
     return found == (True,)
 
 
