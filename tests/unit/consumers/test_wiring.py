@@ -258,15 +258,18 @@ def test_settings_show_no_secret() -> None:
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        ({}, (timedelta(days=90), "nowhere")),
-        ({"inbox_retention": "12d", "inbox_retention_to": "archive"}, (timedelta(days=12), "archive")),
-        ({"inbox_retention": "off"}, (None, "nowhere")),
+        ({}, (timedelta(days=90), "nowhere", 4)),
+        (
+            {"inbox_retention": "12d", "inbox_retention_to": "archive", "inbox_connections": "2"},
+            (timedelta(days=12), "archive", 2),
+        ),
+        ({"inbox_retention": "off"}, (None, "nowhere", 4)),
     ],
 )
-async def test_deliveries_are_kept_as_the_settings_say(
-    given: dict[str, str], kept: tuple[timedelta | None, str], monkeypatch: pytest.MonkeyPatch
+async def test_an_inbox_is_as_the_settings_say(
+    given: dict[str, str], kept: tuple[timedelta | None, str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For ninety days, and nowhere afterwards, unless they name another time and the archive."""
+    """Deliveries are kept for ninety days and go nowhere afterwards; handlers have four connections."""
     places: list[building.Place] = []
     build = building.build
 
@@ -278,7 +281,7 @@ async def test_deliveries_are_kept_as_the_settings_say(
     backstage = Backstage(load(**COMPLETE | given | {"database_url": "postgres://127.0.0.1:1/a"}), outlived=False)
     backstage.of(Consumer("a", dedup="inbox"), lambda _: None)
     await backstage.close()
-    assert [(place.retention, place.retention_to) for place in places] == [kept]
+    assert [(place.retention, place.retention_to, place.connections) for place in places] == [kept]
 
 
 def test_jobs_of_a_consumer_keep_their_history_as_the_settings_say(
