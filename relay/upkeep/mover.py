@@ -174,8 +174,9 @@ class _Walk:
         """How many rows of a page were moved; None where it is to be tried again."""
         if not looked.over or looked.last is None or not await self._reach(looked):
             return None if looked.over else 0
+        between = after, looked.last, self._rows
         try:
-            answers = await self._say.do(self._page.move(after, looked.last, self._rows), first=self._page.lock())
+            _, moved = await self._say.do(self._page.hold(*between), self._page.move(*between), first=self._page.lock())
         except pg.CheckViolation as error:
             self._sealed += 1
             if not lacks_month(error) or self._sealed > _MOST_SEALED:
@@ -186,7 +187,7 @@ class _Walk:
         except PASSING as error:
             return await self._held_up(error)
         self._sealed = 0
-        count = int(answers[0][0][0])
+        count = int(moved[0][0])
         self._told(count)
         return count
 

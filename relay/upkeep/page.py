@@ -71,27 +71,32 @@ class Page:
         places += [shelf.place for shelf in self._shelves]
         return template("page_lock", tables=sql.SQL(", only ").join([place.sql for place in places]))
 
+    def hold(self, after: Key | None, last: Key, rows: int) -> sql.Composed:
+        """Hold what is over of the rows behind a key up to another one: to be moved in the same transaction."""
+        return template("page_hold", **self._parts, **self._between(after, last, rows))
+
     def move(self, after: Key | None, last: Key, rows: int) -> sql.Composed:
-        """Move what is over of the rows behind a key up to another one."""
+        """Move what is held of them."""
         parent = self._described.parent
-        of_page, of_held = (
-            sql.SQL(" and ").join(
-                sql.SQL("{} = {}").format(parent.of(column), sql.Identifier(name, f"key_{number}"))
-                for number, column in enumerate(parent.key, 1)
-            )
-            for name in ("mover_page", "mover_held")
+        is_in_page = sql.SQL(" and ").join(
+            sql.SQL("{} = {}").format(parent.of(column), sql.Identifier("mover_page", f"key_{number}"))
+            for number, column in enumerate(parent.key, 1)
         )
         return template(
             "page_move",
             **self._parts,
-            beyond=self._compared(">", after),
-            up_to=self._compared("<=", last),
-            rows=sql.Literal(rows),
-            is_in_page=of_page,
-            is_held=of_held,
+            **self._between(after, last, rows),
+            is_in_page=is_in_page,
             columns=_columns_of(parent),
             with_it=sql.Composed(self._with_it()),
         )
+
+    def _between(self, after: Key | None, last: Key, rows: int) -> dict[str, sql.Composable]:
+        return {
+            "beyond": self._compared(">", after),
+            "up_to": self._compared("<=", last),
+            "rows": sql.Literal(rows),
+        }
 
     def _with_it(self) -> list[sql.Composable]:
         parts = [_kept("mover_gone", self._shelves[0])] if self._shelves else []
