@@ -48,6 +48,8 @@ class Relation:
     oid: int
     origin: str
     """How Postgres writes its name."""
+    shape: int
+    """Other columns have another one."""
     columns: tuple[Column, ...]
     key: tuple[Column, ...]
     """What tells its rows apart; nothing where nobody asked."""
@@ -143,7 +145,7 @@ class Catalog:
             raise ConfigurationError(
                 f"there is no table {place} (named {wanted.name!r}); names are as Postgres has them, and capitals count"
             )
-        ((oid, origin, kind, has_heirs, missing),) = rows
+        ((oid, origin, kind, has_heirs, missing, shape),) = rows
         if kind not in _TABLES or has_heirs:
             what = "has tables that inherit from it" if has_heirs else "is no table of this database"
             raise ConfigurationError(f"{origin} {what}, and rows cannot be moved from there; name a table by itself")
@@ -155,7 +157,7 @@ class Catalog:
                 f"grant {rights} on {on} to {_written(role)}"
             )
         columns = await self._asked("catalog_columns", oid=oid)
-        return _Found(place, oid, origin, {row[0]: Column(*row) for row in columns})
+        return _Found(place, oid, origin, shape, {row[0]: Column(*row) for row in columns})
 
     async def _key(self, found: "_Found", table: Table) -> tuple[Column, ...]:
         keys = await self._asked("catalog_keys", oid=found.oid)
@@ -198,6 +200,7 @@ class _Found:
     place: TableName
     oid: int
     origin: str
+    shape: int
     columns: Mapping[str, Column]
 
     def named(self, name: str, what: str) -> Column:
@@ -224,7 +227,7 @@ class _Found:
         return tuple(self.columns[name] for name in names)
 
     def relation(self, key: tuple[Column, ...], age: Column) -> Relation:
-        return Relation(self.place, self.oid, self.origin, tuple(self.columns.values()), key, age)
+        return Relation(self.place, self.oid, self.origin, self.shape, tuple(self.columns.values()), key, age)
 
 
 def _written(name: str) -> str:

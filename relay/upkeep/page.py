@@ -73,7 +73,18 @@ class Page:
 
     def hold(self, after: Key | None, last: Key, rows: int) -> sql.Composed:
         """Hold what is over of the rows behind a key up to another one: to be moved in the same transaction."""
-        return template("page_hold", **self._parts, **self._between(after, last, rows))
+        shapes = [
+            template(
+                "page_shape", table=sql.Literal(relation.place.sql.as_string(None)), shape=sql.Literal(relation.shape)
+            )
+            for relation in self._described.relations
+        ]
+        return template(
+            "page_hold",
+            **self._parts,
+            **self._between(after, last, rows),
+            is_as_described=sql.SQL("({})").format(sql.SQL(" and ").join(shapes)),
+        )
 
     def move(self, after: Key | None, last: Key, rows: int) -> sql.Composed:
         """Move what is held of them."""

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from relay.upkeep.table import Child, Table
-from tests.support.moving import asked, do, move
+from tests.support.moving import Hurried, asked, do, move
 from tests.support.upkeep import somebody_waits
 
 SOURCES = """
@@ -75,3 +75,46 @@ async def test_a_row_that_no_longer_meets_the_condition_in_the_middle_of_a_page_
     assert await moved_beside(database, sources(where=where), *late) == 4
     assert asked(database, "select id from sources order by id") == [1, 4]
     assert asked(database, "select note from archive.sources order by id") == ["changed", "note", "note", "note"]
+
+
+ALTERED = """
+    select to_jsonb(s) || jsonb_build_object('lines', to_jsonb(l))
+      from {0}sources as s join {0}lines as l on l.source_id = s.id
+     where s.id > 2
+     order by s.id
+"""
+
+
+SWAPPED = """
+    alter table lines rename to elsewhere; create table lines (like elsewhere including all, remark text);
+    insert into lines overriding system value select *, 'kept ' || id from elsewhere
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "alter table sources add column remark text; update sources set remark = 'kept ' || id",
+        "alter table lines add column remark text; update lines set remark = 'kept ' || id",
+        SWAPPED,
+    ],
+)
+async def test_columns_that_come_in_the_middle_of_a_walk_are_archived(database: str, change: str) -> None:
+    """The walk ends there, and the next one knows them."""
+    do(database, SOURCES.format(reference="").replace("references sources", ""))
+    do(database, "insert into lines (source_id) select id from sources")
+    before: list[str] = []
+
+    class Altering(Hurried):
+        async def wait(self, event: asyncio.Event, seconds: float) -> bool:
+            if not self.rests:
+                do(database, *change.split("; "))
+                before.extend(asked(database, ALTERED.format("")))
+            return await super().wait(event, seconds)
+
+    table = Table(name="sources", age="at", older_than="30d", batch=2, children=LINES)
+    first = await move(database, table, clock=Altering())
+    assert (first.moved, first.finished) == (2, False)
+    assert (await move(database, table)).moved == 4
+
+    assert asked(database, ALTERED.format("archive.")) == before
