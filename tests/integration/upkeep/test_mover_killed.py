@@ -12,6 +12,10 @@ from relay.upkeep.table import Child, Table
 from tests.support.moving import Hurried, asked, do, move, where_they_are
 
 KILLS = 12
+KILL = """
+    select pg_terminate_backend(pid) from pg_stat_activity
+     where datname = current_database() and pid <> pg_backend_pid() and application_name = 'outbox-relay'
+"""
 KEYS = {
     "id": "id bigint primary key",
     "uuid": "id uuid primary key",
@@ -52,10 +56,9 @@ async def disturb(database: str, chance: random.Random, moving: "asyncio.Task[An
         moving.cancel()
         return
     async with await psycopg.AsyncConnection.connect(database, autocommit=True) as killer:
-        await killer.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity "
-            "where datname = current_database() and pid <> pg_backend_pid() and application_name = 'outbox-relay'"
-        )
+        # It may not have connected yet.
+        while not moving.done() and not await (await killer.execute(KILL)).fetchall():
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(("key", "seed"), [("id", 1), ("uuid", 2), ("pair", 3)])
