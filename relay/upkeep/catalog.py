@@ -183,10 +183,19 @@ class Catalog:
 
     async def _refuse_cascades(self, described: Described) -> None:
         moved = [relation.oid for relation in described.relations]
-        for name, referring in await self._asked("catalog_cascades", moved=moved):
+        cascades = await self._asked(
+            "catalog_cascades",
+            moved=moved,
+            parent=described.parent.oid,
+            key=described.parent.key[0].name,
+            children=[branch.relation.oid for branch in described.branches],
+            columns=[branch.column.name for branch in described.branches],
+        )
+        for name, referring in cascades:
             raise ConfigurationError(
                 f"rows of {referring} would be removed with theirs and not archived (constraint {name}, on delete "
-                f"cascade); name it in children= of table {described.table.name!r}, or move to nowhere"
+                f"cascade); where it refers to the key of {described.parent.origin}, name it with its column in "
+                f"children= of table {described.table.name!r}; else have it without on delete cascade, or move to nowhere"
             )
 
     async def _asked(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:

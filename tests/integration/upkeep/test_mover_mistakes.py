@@ -84,6 +84,51 @@ async def test_a_description_that_does_not_fit_is_refused(filled: str, table: Ta
     assert asked(filled, "select count(*) from sources") == [9]
 
 
+@pytest.mark.parametrize(
+    ("reference", "sentence"),
+    [
+        ("alter table pairs add copy_of integer references pairs (n) on delete cascade", "pairs would be removed"),
+        ("alter table lines add seen_by bigint references pairs (n) on delete cascade", "lines would be removed"),
+        ("alter table lines add note_of bigint references lines on delete cascade", "lines would be removed"),
+        (
+            "alter table lines add foreign key (pair) references pairs (other) on delete cascade",
+            "lines would be removed",
+        ),
+        ("create table more (part integer references pairs_1 (n) on delete cascade)", "more would be removed"),
+        ("alter table lines add foreign key (pair) references pairs (n) on delete cascade", None),
+    ],
+)
+async def test_whatever_would_be_removed_and_not_archived_is_refused(
+    database: str, reference: str, sentence: str | None
+) -> None:
+    """Also a row of the same table, of a child by another column, and one that refers to a partition."""
+    do(
+        database,
+        "create table pairs (n integer primary key, at timestamptz not null, other integer not null, unique (n, other))"
+        " partition by range (n)",
+        "create table pairs_1 partition of pairs for values from (1) to (9)",
+        "create table lines (id bigint primary key, pair integer, at timestamptz not null)",
+        "create index on lines (pair)",
+        "insert into pairs values (1, '2024-01-01', 1)",
+        "insert into lines values (1, 1, '2024-01-01')",
+    )
+    if "(other)" in reference:
+        do(
+            database,
+            "drop table pairs cascade",
+            "create table pairs (n integer primary key, at timestamptz not null, other integer unique)",
+            "insert into pairs values (1, '2024-01-01', 1)",
+        )
+    do(database, reference)
+    table = sources(name="pairs", children=(Child("lines", "pair", "at"),))
+    if sentence is None:
+        assert (await move(database, table)).moved == 1
+        return
+    with pytest.raises(ConfigurationError, match=sentence):
+        await move(database, table)
+    assert asked(database, "select count(*) from pairs") == [1]
+
+
 async def test_a_name_that_leaves_no_room_for_a_month_is_refused(database: str) -> None:
     """Postgres would cut it, and mix up two months."""
     do(database, f"create table {LONG} (id integer primary key, at date)")
