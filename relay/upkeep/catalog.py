@@ -195,7 +195,8 @@ class Catalog:
             raise ConfigurationError(
                 f"rows of {referring} would be removed with theirs and not archived (constraint {name}, on delete "
                 f"cascade); where it refers to the key of {described.parent.origin}, name it with its column in "
-                f"children= of table {described.table.name!r}; else have it without on delete cascade, or move to nowhere"
+                f"children= of table {described.table.name!r}; else have it without on delete cascade, or move to "
+                "nowhere"
             )
 
     async def _asked(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:

@@ -10,6 +10,7 @@ import pytest
 from relay.kernel.clock import SystemClock
 from relay.upkeep.table import Child, Table
 from tests.support.moving import Hurried, asked, do, move, where_they_are
+from tests.support.waiting import until_async
 
 KILLS = 12
 KILL = """
@@ -56,9 +57,12 @@ async def disturb(database: str, chance: random.Random, moving: "asyncio.Task[An
         moving.cancel()
         return
     async with await psycopg.AsyncConnection.connect(database, autocommit=True) as killer:
+
+        async def is_killed() -> bool:
+            return moving.done() or bool(await (await killer.execute(KILL)).fetchall())
+
         # It may not have connected yet.
-        while not moving.done() and not await (await killer.execute(KILL)).fetchall():
-            await asyncio.sleep(0.01)
+        await until_async(is_killed, "a mover is killed")
 
 
 @pytest.mark.parametrize(("key", "seed"), [("id", 1), ("uuid", 2), ("pair", 3)])
