@@ -44,7 +44,8 @@ class Page:
         aliases = [sql.Identifier(f"key_{number}") for number, _ in enumerate(parent.key, 1)]
         self._parts: dict[str, sql.Composable] = {
             "table": parent.place.sql,
-            "key": _listed(column.sql for column in parent.key),
+            # With its table: an order would go by what a page calls its own columns.
+            "key": _listed(parent.of(column) for column in parent.key),
             "keys": _listed(_as(column.sql, alias) for column, alias in zip(parent.key, aliases, strict=True)),
             "is_over": self._is_over(),
         }
