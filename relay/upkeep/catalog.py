@@ -117,6 +117,11 @@ class Catalog:
                 f"table {parent.origin} has the key ({names}), and {place} cannot be its child: that refers to one "
                 "column; name it with key="
             )
+        if archived and found.has_policies:
+            raise ConfigurationError(
+                f"policies of {found.origin} may hide rows of it from role {role!r}, which a cascade would remove and "
+                f"nobody archive; run: alter role {_written(role)} bypassrls"
+            )
         column = found.named(child.column, "the column")
         age = found.dated(child.age, "age")
         if archived and not age.never_null:
@@ -145,7 +150,7 @@ class Catalog:
             raise ConfigurationError(
                 f"there is no table {place} (named {wanted.name!r}); names are as Postgres has them, and capitals count"
             )
-        ((oid, origin, kind, has_heirs, missing, shape),) = rows
+        ((oid, origin, kind, has_heirs, missing, has_policies, shape),) = rows
         if kind not in _TABLES or has_heirs:
             what = "has tables that inherit from it" if has_heirs else "is no table of this database"
             raise ConfigurationError(f"{origin} {what}, and rows cannot be moved from there; name a table by itself")
@@ -157,7 +162,7 @@ class Catalog:
                 f"grant {rights} on {on} to {_written(role)}"
             )
         columns = await self._asked("catalog_columns", oid=oid)
-        return _Found(place, oid, origin, shape, {row[0]: Column(*row) for row in columns})
+        return _Found(place, oid, origin, shape, has_policies, {row[0]: Column(*row) for row in columns})
 
     async def _key(self, found: "_Found", table: Table) -> tuple[Column, ...]:
         keys = await self._asked("catalog_keys", oid=found.oid)
@@ -211,6 +216,8 @@ class _Found:
     oid: int
     origin: str
     shape: int
+    has_policies: bool
+    """Whether there may be rows that the role does not see."""
     columns: Mapping[str, Column]
 
     def named(self, name: str, what: str) -> Column:

@@ -9,6 +9,7 @@ select relation.oid::bigint as oid,
            case when not has_table_privilege(relation.oid, 'delete') then 'delete' end,
            case when %(held)s and not has_any_column_privilege(relation.oid, 'update') then 'update' end
        ], null) as missing,
+       row_security_active(relation.oid) as has_policies,
        -- Told before the columns are: what comes in between is noticed.
        (select hashtextextended(
                    string_agg(concat_ws(' ', attrelid, attnum, attname, atttypid, atttypmod), ',' order by attnum), 0)

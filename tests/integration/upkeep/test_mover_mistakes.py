@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -228,3 +229,28 @@ async def test_each_right_that_is_missing_is_named_with_its_grant(filled: str, p
     assert "permission denied for table relay_schedule" in sentence
     do(filled, f"grant select, insert, update, delete on relay_schedule to {role}")
     assert (await move(poor, sources())).moved == 9
+
+
+async def test_children_that_a_policy_hides_from_the_role_are_told(filled: str) -> None:
+    """Postgres removes them by a cascade all the same, and nobody would archive them."""
+    name = f"mover_{uuid4().hex[:12]}"
+    do(
+        filled,
+        f"create role {name} login password 'poor'",
+        "create table notes (id bigint primary key, source_id bigint references sources on delete cascade, "
+        "made timestamptz not null)",
+        "create index on notes (source_id)",
+        "insert into notes select id, id, at from sources",
+        "alter table notes enable row level security",
+        "create policy odd on notes using (id % 2 = 1)",
+        "drop table hanging",
+        "create schema archive",
+        f"grant all on all tables in schema public to {name}; grant all on schema archive to {name}",
+    )
+    try:
+        url = make_conninfo(filled, user=name, password="poor")  # noqa: S106 -- of a role that lives as long as a test
+        with pytest.raises(ConfigurationError, match=rf"policies of public.notes .*{name}"):
+            await move(url, sources(children=(Child("notes", "source_id", "made"),)))
+        assert asked(filled, "select count(*) from notes") == [9]
+    finally:
+        do(filled, f"drop owned by {name}", f"drop role {name}")
