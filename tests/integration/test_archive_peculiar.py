@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from relay.errors import ArchiveError, ConfigurationError, InvariantError
-from relay.upkeep.archive import names, seal
+from relay.upkeep.archive import names, rows, seal
 from relay.upkeep.archive.archive import Insistence
 from relay.upkeep.archive.bounds import Bounds
 from relay.upkeep.archive.lock import ArchiveBusyError, alone
@@ -343,3 +343,28 @@ def _count(database: str, table: sql.Identifier) -> int:
     with psycopg.connect(database) as connection:
         (found,) = connection.execute(sql.SQL("select count(*) from {}").format(table)).fetchone() or (0,)
     return int(found)
+
+
+@pytest.mark.parametrize("schema", ["public", "Kinds"])
+def test_a_key_of_a_type_with_an_order_of_its_own_is_walked_in_that_order(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schema: str
+) -> None:
+    """Whatever schema its extension is in, and whatever else is in the key."""
+    monkeypatch.setattr(rows, "GROUP_ROWS", 7)
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            f'create schema if not exists "{schema}"; create extension citext schema "{schema}"'.encode()
+        )
+    shelf = Shelf(database, f'tenant integer, name "{schema}".citext, age timestamptz not null', key=("tenant", "name"))
+    month = shelf.month(FIRST)
+    shelf.say(
+        "insert into {} select n % 2, case when n % 3 = 0 then upper(letters) else letters end, '2026-01-02' "
+        "from generate_series(1, 100) as n cross join lateral (select translate(n::text, '0123456789', 'abcdefghij')) "
+        "as told(letters)",
+        month,
+    )
+    files = archive(database, tmp_path)
+    before = kept(database, "sources_2026_01")
+    files.export(shelf.origin, JANUARY)
+    assert files.restore(shelf.origin, JANUARY, into=BACK) == 100
+    assert differences(database, before, "public.back") == 0
