@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from relay.errors import ArchiveError, ConfigurationError, InvariantError
-from relay.upkeep.archive import names, rows, seal
+from relay.upkeep.archive import dropping, names, rows, seal
 from relay.upkeep.archive.archive import Insistence
 from relay.upkeep.archive.bounds import Bounds
 from relay.upkeep.archive.lock import ArchiveBusyError, alone
@@ -20,6 +20,7 @@ from relay.upkeep.table_name import TableName
 from tests.support.archives import (
     FIRST,
     SECOND,
+    THIRD,
     Shelf,
     archive,
     connector,
@@ -391,3 +392,28 @@ def test_nobody_writes_to_what_is_sealed(database: str, tmp_path: Path, change: 
     done = files.drop(shelf.origin, JANUARY, NOW)
     assert "has 9 row(s), and its files have 10" in str(done.faults[0])
     assert count(database, "archive.sources_2026_01_p1") == 9
+
+
+def test_a_sealed_table_that_cannot_be_dropped_does_not_keep_the_others(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody reads it, or has made a view of it."""
+    monkeypatch.setattr(dropping, "_LOCK_TIMEOUT", "20ms")
+    shelf = Shelf(database)
+    for number, month in enumerate((FIRST, SECOND, THIRD)):
+        shelf.month(month)
+        shelf.fill(month, 3, first=1 + 3 * number)
+    files = archive(database, tmp_path)
+    for number in (1, 2, 3):
+        files.export(shelf.origin, date(2026, number, 1))
+    shelf.say("create view seen as select * from archive.sources_2026_02_p1")
+
+    with psycopg.connect(database) as reader:
+        reader.execute("select from archive.sources_2026_01_p1")
+        done = files.drop(shelf.origin, insistence=NOW)
+
+    assert [export.sealed for export in done.dropped] == ["sources_2026_03_p1"]
+    in_use, has_view = map(str, done.faults)
+    assert "sources_2026_01_p1 was not dropped: another transaction has it in use" in in_use
+    assert "sources_2026_02_p1 was not dropped: " in has_view
+    assert "view seen" in has_view or "other objects depend on it" in has_view

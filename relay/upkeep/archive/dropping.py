@@ -1,6 +1,9 @@
 """The end of a sealed table: its rows are in files that were read back a moment before."""
 
+from psycopg import errors as pg
+
 from relay.errors import ArchiveError
+from relay.kernel.failure import told
 from relay.upkeep.archive import catalog, crash_points, record
 from relay.upkeep.archive.crash_points import Point
 from relay.upkeep.archive.reading import read_all_back
@@ -18,6 +21,21 @@ def drop(  # noqa: PLR0913, PLR0917 -- each by its name
 ) -> None:
     """Drop it, or raise ArchiveError and drop nothing. With `by`, somebody insists before it is time."""
     read_all_back(store, export, watch)
+    try:
+        _drop(session, export, by, why)
+    except pg.LockNotAvailable as error:
+        raise ArchiveError(
+            f"archive.{export.sealed} was not dropped: another transaction has it in use (pg_locks names it); end it, "
+            "and call again"
+        ) from error
+    except pg.DependentObjectsStillExist as error:
+        raise ArchiveError(
+            f"archive.{export.sealed} was not dropped: {told(error)}; drop what is made of it, and call again"
+        ) from error
+    crash_points.reached(Point.DROP_AFTER)
+
+
+def _drop(session: Session, export: Export, by: str | None, why: str | None) -> None:
     there = catalog.oid_of(session, ARCHIVE, export.sealed)
     with session.transaction(lock_timeout=_LOCK_TIMEOUT) as connection:
         # Somebody may have dropped it by hand: its files are whole, and so nothing is lost.
@@ -33,4 +51,3 @@ def drop(  # noqa: PLR0913, PLR0917 -- each by its name
             connection.execute(template("drop_table").format(table=table))
         record.drop(connection, export, by, why)
         crash_points.reached(Point.DROP_BEFORE)
-    crash_points.reached(Point.DROP_AFTER)
