@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from benchmarks.figures import Figure
-from benchmarks.sections import emit, inbox, retention
+from benchmarks.sections import emit, exports, inbox, retention
 
 
 class Way(Enum):
@@ -212,8 +212,8 @@ def _named(section: str) -> Callable[[str], Named]:
     return lambda name: Named(section, name)
 
 
-_drain, _latency, _emit, _growth, _retention, _memory, _consume, _inbox = map(
-    _named, ("drain", "latency", "emit", "growth", "retention", "memory", "consume", "inbox")
+_drain, _latency, _emit, _growth, _retention, _exports, _memory, _consume, _inbox = map(
+    _named, ("drain", "latency", "emit", "growth", "retention", "exports", "memory", "consume", "inbox")
 )
 _LEAST, _MOST, _BELOW = Way.AT_LEAST, Way.AT_MOST, Way.BELOW
 
@@ -248,6 +248,12 @@ CLAIMS = (
     *(
         Claim(f"a drain {name}, beside one alone", Bound(_LEAST, 0.85), _retention(name), _retention(retention.ALONE))
         for name in (retention.NOWHERE, retention.ARCHIVE)
+    ),
+    Claim(
+        "latency at 200/s, p99, beside an export",
+        Bound(_MOST, 1.5),
+        _exports(f"{exports.BESIDE} p99"),
+        _exports(f"{exports.ALONE} p99"),
     ),
     *(
         Claim(

@@ -16,7 +16,10 @@ from relay.kernel.supervise import supervise
 
 
 def faults(settings: Settings) -> list[str]:
-    """A sentence for each thing that keeps them from running; none where no jobs are named."""
+    """A sentence for each thing that keeps them from running; none where no jobs are named.
+
+    They are imported by it: before there is an event loop, near which some modules do not bear to be imported.
+    """
     if not settings.relay_app:
         return []
     found: list[str] = []
@@ -24,19 +27,16 @@ def faults(settings: Settings) -> list[str]:
         found.append(f"{Settings.MISSING['database_url']} (RELAY_APP names jobs, whose slots are kept there)")
     try:
         checked(url)
-        loaded(settings)
+        _check(settings)
     except (ConfigurationError, relay_errors.ConfigurationError) as error:
         found += str(error).splitlines()
     return found
 
 
-def loaded(settings: Settings) -> list[str]:
-    """The names of those that RELAY_APP has. Raises ConfigurationError where they could not run."""
+def _check(settings: Settings) -> None:
     from relay.upkeep.loading import api_of, load_jobs  # noqa: PLC0415 -- loads libpq, which others do without
 
-    jobs = load_jobs(settings.relay_app)
-    api_of(jobs, settings)
-    return [job.name for job in jobs]
+    api_of(load_jobs(settings.relay_app), settings)
 
 
 def loops(settings: Settings, clock: Clock, observe: Observe) -> list[Loop]:

@@ -55,14 +55,19 @@ async def run_one(
 
 
 async def run_all(
-    consumers: "Sequence[Consumer]", settings: Settings, shutdown: Shutdown, observe: Observe
+    consumers: "Sequence[Consumer]",
+    settings: Settings,
+    shutdown: Shutdown,
+    observe: Observe,
+    faults: Sequence[str] = (),
 ) -> tuple[str, ...]:
     """Run consumers side by side until shutdown, over one store, and name the handlers that had to be abandoned.
 
     One that cannot start, or dies, ends all of them in order; what it died of is raised then. The jobs of RELAY_APP run
-    beside them, or alone; those that had to be abandoned are named, too.
+    beside them, or alone; those that had to be abandoned are named, too. Where it is known already what is wrong with
+    them, `faults` has it, and is raised with all else that is.
     """
-    async with backstage(consumers, settings, outlived=False, more=app_jobs.faults(settings)) as supplies:
+    async with backstage(consumers, settings, outlived=False, more=faults) as supplies:
         clock, soft_timeout = SystemClock(), settings.consumers_shutdown_ms.total_seconds()
         jobs = app_jobs.loops(settings, clock, observe)
         company = Company(

@@ -5,6 +5,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from consumers import app_jobs
 from consumers.app import Consumer
 from consumers.backstage import redaction
 from consumers.cli.loading import load_consumers
@@ -51,14 +52,14 @@ def _run(options: argparse.Namespace) -> int:
         raise ConfigurationError(
             "there is nothing to run: name consumers, like shop.billing:consumer, or jobs in RELAY_APP=module:name"
         )
-    return asyncio.run(_work(load_consumers(options.targets), settings))
+    return asyncio.run(_work(load_consumers(options.targets), settings, app_jobs.faults(settings)))
 
 
-async def _work(consumers: Sequence[Consumer], settings: Settings) -> int:
+async def _work(consumers: Sequence[Consumer], settings: Settings, faults: Sequence[str]) -> int:
     shutdown, observe = Shutdown(), _observe(settings)
     spare_the_collector()
     with shutdown.listening((settings.consumers_shutdown_ms + HARD_END).total_seconds()):
-        abandoned = await run_all(consumers, settings, shutdown, observe)
+        abandoned = await run_all(consumers, settings, shutdown, observe, faults)
     return 1 if abandoned else 0
 
 

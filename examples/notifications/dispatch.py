@@ -9,12 +9,11 @@ from consumers import Consumer, Context, Dead, Defer, Done, Invalid, Received, R
 from examples.notifications.upkeep import MINUTE, TYPE, outside
 
 BACKOFF = Series([minutes * MINUTE for minutes in (1, 2, 4, 8, 16, 32, 60, 60)])
-AGAIN, GONE, UNWANTED = Retry("not this time"), Invalid("no such phone"), Skip("muted, or gone")
+AGAIN, GONE, REFUSED = Retry("not this time"), Invalid("no such phone"), Dead("the provider refuses it")
 # What the provider says of a push, at once or in its receipt; another word is a refusal.
-WORDS: Final = {"ok": Done(), "again": AGAIN, "gone": GONE, "": Defer(10 * MINUTE), "unwanted": UNWANTED}
-REFUSED: Final = Dead("the provider refuses it")
+WORDS: Final = {"ok": Done(), "again": AGAIN, "gone": GONE, "": Defer(10 * MINUTE), "unwanted": Skip("muted or gone")}
 WANTED: Final = Path(__file__).with_name("wanted.sql").read_bytes()
-DEACTIVATE: Final = "update phones set active = false where token = any(%s)"
+DEACTIVATE: Final = Path(__file__).with_name("deactivate.sql").read_bytes()
 
 push = Consumer("push", dedup="inbox", source="outbox", retry=BACKOFF, lifespan=outside)
 
@@ -46,4 +45,4 @@ async def dispatch(events: list[Received[Any]], contexts: list[Context]) -> Defe
     async with ctx.transaction() as connection:
         await connection.execute(DEACTIVATE, [gone])
     answers = [said.get(name, {"error": "unwanted"}) for name in names]
-    return [Sent(each["ticket"]) if "ticket" in each else WORDS.get(each["error"], REFUSED) for each in answers]
+    return [Sent(each["ticket"]) if "ticket" in each else WORDS.get(each.get("error"), REFUSED) for each in answers]

@@ -31,10 +31,12 @@ select said || '.' || region || '.' || n, region, said = 'muted'
        unnest('{north, south}'::text[]) as region,
        generate_series(1, 3) as n;
 
--- How many jobs of the night are over; no row where something is on its way.
+-- The job whose time has come; and a row where it is done, and nothing is on its way.
+create table due (job text not null);
 create view settled as
-select (select count(*) from relay_runs where job <> 'ingest' and status = 'done') as nights
- where (select count(*) from storms) = 2
+select from due join relay_schedule on name = job join relay_runs using (job)
+ where slot = last_slot and status = 'done'
+   and (select count(*) from storms) = 2
    and not exists (select from outbox_events where published_at is null)
    and not exists (select from inbox_deliveries
                     where state not in ('done', 'failed') or state = 'done' and finished_at < now() - interval '90 days');
@@ -47,6 +49,9 @@ select regexp_replace(origin, '^public[.](inbox_)?', '') || ' in files', rows fr
 
 -- A job is due, and what there is is older by so much; by a month more where it is of the coast, or of the north.
 create procedure later(job text, age interval, more interval) language sql as $$
+  delete from due;
+  insert into due (job) values (job);
+  update relay_runs set slot = slot - interval '2 days' where relay_runs.job = later.job;
   insert into relay_schedule (name, last_slot) values (job, now() - interval '2 days')
       on conflict (name) do update set last_slot = excluded.last_slot;
   update archive_exports set drop_eligible_at = drop_eligible_at - age;

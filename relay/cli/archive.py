@@ -20,8 +20,9 @@ from relay.postgres.connect import connect
 from relay.postgres.operators import add_operator, judge_operator, named_operator
 from relay.settings import Settings
 from relay.upkeep.archive import months
-from relay.upkeep.archive.archive import Archive, Done, Insistence
+from relay.upkeep.archive.archive import Archive, Done
 from relay.upkeep.archive.place import Place
+from relay.upkeep.archive.record import Insistence
 from relay.upkeep.archive.watch import Watch
 from relay.upkeep.table_name import TableName
 

@@ -9,7 +9,7 @@ import psycopg
 
 from relay.cli.parts import listening_opener, pubsub_address, routes, warned
 from relay.cli.refusals import refusals
-from relay.cli.runners import jobs_of
+from relay.cli.runners import jobs_of, publishes
 from relay.errors import ConfigurationError
 from relay.kernel.line_redaction import WITHHOLDING, Redaction
 from relay.operate.doctor import Finding, Patient, Report, Status, doctor
@@ -38,7 +38,7 @@ examples:
 
 
 async def _doctor(options: argparse.Namespace, settings: Settings) -> int:
-    settings.require("database_url", "pubsub_project_id")
+    settings.require("database_url", *(["pubsub_project_id"] if publishes(settings) else []))
     redaction = _redaction(settings)
     report = await doctor(
         patient(settings), _keep if options.json else lambda finding: _show(_told(finding, redaction))
@@ -75,7 +75,7 @@ def patient(settings: Settings) -> Patient:
         topics=routes(settings).topics,
         publish_budget=settings.relay_publish_budget_ms,
         batch_end=settings.relay_idle_tx_ms,
-        broker=pubsub_address(settings),
+        broker=pubsub_address(settings) if publishes(settings) else None,
         warnings=Settings.strangers(),
         listen=listening_opener(settings) if settings.relay_notify else None,
         listens_at=_listens_at(settings),

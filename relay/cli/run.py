@@ -5,12 +5,13 @@ import asyncio
 import json
 import sys
 from collections.abc import Coroutine, Iterable
+from contextlib import suppress
 from typing import Any
 
 from relay.cli.announcing import Announced, Version
 from relay.cli.parts import listening_opener, loaded, outbox_connector, redaction, warned
 from relay.cli.refusals import refusals
-from relay.cli.runners import RUNNERS, publishes, unknown, without_jobs, workers
+from relay.cli.runners import RUNNERS, jobs_of, publishes, unknown, without_jobs, workers
 from relay.cli.serve import Site
 from relay.errors import ConfigurationError, SchemaError
 from relay.kernel.clock import Clock, SystemClock
@@ -83,7 +84,13 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 def _warned(settings: Settings) -> Settings:
-    """Say once, before anything starts, which runners there are not."""
+    """Say once, before anything starts, which runners there are not.
+
+    What RELAY_APP names is imported here, for some modules do not bear to be imported where an event loop runs; what is
+    wrong with it is said by whoever asks for it.
+    """
+    with suppress(ConfigurationError):
+        jobs_of(settings)
     _warn(unknown(settings, RUNNERS))
     return settings
 

@@ -11,6 +11,8 @@ import psycopg
 
 T = TypeVar("T")
 
+_LATE_SECONDS = 0.05
+
 
 async def answered(connection: psycopg.AsyncConnection[Any], asking: Coroutine[Any, Any, T], seconds: float) -> T:
     """Wait for a statement; where its time is over, or nobody waits for it any more, its connection is cut.
@@ -20,6 +22,9 @@ async def answered(connection: psycopg.AsyncConnection[Any], asking: Coroutine[A
     task = asyncio.create_task(asking)
     try:
         await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            # What came in time is read only now, where something else held the process up.
+            await asyncio.wait({task}, timeout=_LATE_SECONDS)
         if not task.done():
             raise TimeoutError(f"the database did not answer within {seconds:g} s")
     finally:

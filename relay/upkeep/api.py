@@ -1,5 +1,6 @@
 """The internal API that HTTP jobs call, reached with a token that goes there and nowhere else. Needs httpx."""
 
+import asyncio
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
@@ -27,16 +28,20 @@ class ServiceApi:
 
     async def __call__(self, call: HttpCall, seconds: float) -> None:
         """Make the call. Raises ApiError for any answer but a success, and where there is none."""
-        client = self._client(seconds)
         try:
-            async with client, client.stream(call.method, f"{self._base_url}{call.path}") as response:
-                if not response.is_success:
-                    raise _refused(call, response)
-                # The server may be at work until its last byte.
-                async for _ in response.aiter_raw():
-                    pass
-        except httpx.HTTPError as error:
+            # The client's own limits are for each part of an answer, however many there are.
+            async with asyncio.timeout(seconds):
+                await self._make(call, self._client(seconds))
+        except (httpx.HTTPError, TimeoutError) as error:
             raise _unanswered(call, error) from error
+
+    async def _make(self, call: HttpCall, client: httpx.AsyncClient) -> None:
+        async with client, client.stream(call.method, f"{self._base_url}{call.path}") as response:
+            if not response.is_success:
+                raise _refused(call, response)
+            # The server may be at work until its last byte.
+            async for _ in response.aiter_raw():
+                pass
 
     def _client(self, seconds: float) -> httpx.AsyncClient:
         if self._context is None:
@@ -57,10 +62,10 @@ def _refused(call: HttpCall, response: httpx.Response) -> ApiError:
     return ApiError(f"HTTP_{status}", f"{call} was answered with status {status}{sent_on}")
 
 
-def _unanswered(call: HttpCall, error: httpx.HTTPError) -> ApiError:
+def _unanswered(call: HttpCall, error: Exception) -> ApiError:
     """What httpx says of a server may be the server's own words; of a connection it is the system's."""
     match error:
-        case httpx.TimeoutException():
+        case httpx.TimeoutException() | TimeoutError():
             return ApiError("HTTP_TIMEOUT", f"{call} was not answered in time ({type(error).__name__})")
         case httpx.ConnectError():
             return ApiError("HTTP_UNREACHABLE", f"{call}: no connection: {storable(str(error))[:_MOST_SAID]}")

@@ -7,8 +7,8 @@ from typing import Final
 from psycopg import errors as pg
 
 from relay.errors import ConfigurationError, MoveError
-from relay.upkeep.shelf import SCHEMA
 from relay.upkeep.table import Table
+from relay.upkeep.table_name import ARCHIVE
 
 # Somebody else was in the way for a moment, or it took too long: the page was left as it was.
 PASSING: Final = (pg.LockNotAvailable, pg.DeadlockDetected, pg.SerializationFailure, pg.QueryCanceled)
@@ -16,7 +16,7 @@ PASSING: Final = (pg.LockNotAvailable, pg.DeadlockDetected, pg.SerializationFail
 
 def lacks_month(error: pg.CheckViolation) -> bool:
     """Whether a row is of a month that there is no partition for."""
-    return error.diag.schema_name == SCHEMA and error.diag.constraint_name is None
+    return error.diag.schema_name == ARCHIVE and error.diag.constraint_name is None
 
 
 @contextmanager
@@ -32,17 +32,17 @@ def in_words(table: Table) -> Iterator[None]:
             "left as it is"
         ) from error
     except pg.UniqueViolation as error:
-        if error.diag.schema_name != SCHEMA:
+        if error.diag.schema_name != ARCHIVE:
             raise
         raise MoveError(
-            f"{SCHEMA}.{error.diag.table_name} has a row already of the key that one of {table.place} has; remove the "
+            f"{ARCHIVE}.{error.diag.table_name} has a row already of the key that one of {table.place} has; remove the "
             "one that is wrong. The page was left as it is"
         ) from error
     except pg.CheckViolation as error:
         if not lacks_month(error):
             raise
         raise MoveError(
-            f"a row that goes with one of {table.place} has no month in {SCHEMA}.{error.diag.table_name}: it is from "
+            f"a row that goes with one of {table.place} has no month in {ARCHIVE}.{error.diag.table_name}: it is from "
             "before the year 1 or after 9998, or partitions were taken away again and again. The page was left as it is"
         ) from error
     except pg.InsufficientPrivilege as error:

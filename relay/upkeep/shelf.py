@@ -9,11 +9,11 @@ from psycopg import errors as pg
 from psycopg import sql
 
 from relay.errors import ConfigurationError
+from relay.upkeep.archive.months import in_names
 from relay.upkeep.catalog import Column, Relation
-from relay.upkeep.table_name import TableName
+from relay.upkeep.table_name import ARCHIVE, TableName
 from relay.upkeep.transactions import Transactions, raw, template
 
-SCHEMA: Final = "archive"
 # A month adds _2026_01 to it, and a part that is exported _p12 and more.
 _MOST_BYTES: Final = 50
 _THERE: Final = (pg.DuplicateTable, pg.DuplicateSchema, pg.DuplicateObject, pg.UniqueViolation)
@@ -35,7 +35,7 @@ class Shelf:
 
     def __init__(self, relation: Relation, role: str) -> None:
         self.relation = relation
-        self.place = TableName(SCHEMA, relation.place.name)
+        self.place = TableName(ARCHIVE, relation.place.name)
         self._role = role
         self._months: frozenset[str] = frozenset()
         if len(self.place.name.encode()) > _MOST_BYTES:
@@ -70,7 +70,7 @@ class Shelf:
         """Have a partition for each of these months, told by their first days."""
         for first in sorted(months):
             begins = date.fromisoformat(first)
-            name = TableName(SCHEMA, f"{self.place.name}_{begins.year:04}_{begins.month:02}")
+            name = TableName(ARCHIVE, f"{self.place.name}_{in_names(begins)}")
             if name.name in self._months:
                 continue
             await self._make(
@@ -140,8 +140,8 @@ class Shelf:
     def _lacking(self, statements: Iterable[sql.Composable]) -> str:
         role = sql.Identifier(self._role).as_string(None)
         needed = [
-            f"create schema if not exists {SCHEMA}",
-            f"grant usage, create on schema {SCHEMA} to {role}",
+            f"create schema if not exists {ARCHIVE}",
+            f"grant usage, create on schema {ARCHIVE} to {role}",
             f"alter table if exists {self.place.sql.as_string(None)} owner to {role}",
         ]
         what = next(iter(statements)).as_string(None).splitlines()[1]

@@ -8,8 +8,10 @@ from psycopg import sql
 
 from relay.kernel.code_duration import shown
 
+# The schema of tables that rows are put aside in.
+ARCHIVE: Final = "archive"
 # Postgres cuts a longer name, and would find another table by it.
-_MOST_BYTES: Final = 63
+MOST_BYTES: Final = 63
 _PART = r'("(?:[^"\0]|"")+"|[^".\0]+)'
 _NAME = re.compile(rf"(?:{_PART}\.)?{_PART}")
 
@@ -26,10 +28,10 @@ class TableName:
         """Read sources, shop.sources, or shop."with.dot". Raises ValueError with one sentence."""
         found = _NAME.fullmatch(text) if isinstance(text, str) else None
         parts = [_unquoted(part) for part in found.groups(default=schema)] if found else []
-        if not parts or not all(part.strip() and len(part.encode()) <= _MOST_BYTES for part in parts):
+        if not parts or not all(part.strip() and len(part.encode()) <= MOST_BYTES for part in parts):
             raise ValueError(
                 f'{shown(text)} is no name of a table; write it like sources, shop.sources or shop."with.dot", of up '
-                f"to {_MOST_BYTES} bytes each"
+                f"to {MOST_BYTES} bytes each"
             )
         return cls(parts[0], parts[1])
 

@@ -2,15 +2,20 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 
+from relay.cli.main import _parser
+from relay.outbox.grants import Role
 from tests.support.archives import FIRST, SECOND, Shelf, count, differences, exists, kept
-from tests.support.commands import Commands
-from tests.support.roles_of_tests import as_viewer
+from tests.support.commands import ROOT, Commands
+from tests.support.roles_of_tests import ROLES, as_relay, as_viewer
 
+PAGE = ROOT / "docs/archive.md"
 NOW = ("--now", "--reason", "ticket 815", "--by", "ana")
 
 
@@ -157,3 +162,53 @@ def test_a_viewer_sees_how_archives_stand(database: str, tmp_path: Path) -> None
     assert "may not do that" in refused.stderr
     with psycopg.connect(database) as connection:
         assert connection.execute("select count(*) from archive_exports").fetchone() == (0,)
+
+
+def test_the_relays_own_role_exports_what_it_owns(database: str, tmp_path: Path) -> None:
+    """With the rights that docs/archive.md lists."""
+    with psycopg.connect(database) as owner:
+        owner.execute("create schema archive")
+        owner.execute(
+            sql.SQL("grant create on database {} to {}").format(
+                sql.Identifier(owner.info.dbname), sql.Identifier(ROLES.name(Role.RELAY))
+            )
+        )
+        owner.execute(
+            sql.SQL("grant usage, create on schema archive to {}").format(sql.Identifier(ROLES.name(Role.RELAY)))
+        )
+    shelf = Shelf(as_relay(database))
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 10)
+    relay = Commands({"DATABASE_URL": as_relay(database), "ARCHIVE_BUCKET": str(tmp_path)}, tmp_path)
+
+    ended = [
+        relay("archive", "export", "--table", "sources", "--month", FIRST),
+        relay("archive", "restore", "sources", FIRST),
+        relay("archive", "drop", "--table", "sources", "--month", FIRST, *NOW),
+    ]
+
+    assert [each.returncode for each in ended] == [0, 0, 0], [each.stderr for each in ended]
+    assert count(database, "archive.sources_2026_01_restored") == 10
+
+
+def test_the_page_shows_commands_that_there_are() -> None:
+    """Each is understood."""
+    shown = [line.strip() for line in PAGE.read_text().splitlines() if line.startswith("    python -m relay archive")]
+
+    assert len(shown) >= 8
+    for line in shown:
+        assert callable(_parser().parse_args(shlex.split(line)[3:]).command)
+
+
+def test_a_table_that_the_page_restores_takes_its_rows_back(relay: Commands, shelf: Shelf, database: str) -> None:
+    """By the statement that the page shows."""
+    (statement,) = re.findall(r"(?m)^insert into sources .*;$", PAGE.read_text())
+    relay("archive", "export")
+    relay("archive", "restore", "sources", FIRST)
+    shelf.say(
+        "create table sources (id bigint generated always as identity primary key, age timestamptz, payload jsonb)"
+    )
+
+    shelf.say(statement)
+
+    assert count(database, "sources") == 100

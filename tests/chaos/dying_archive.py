@@ -9,9 +9,9 @@ import sys
 from datetime import date
 
 from relay.upkeep.archive import crash_points
-from relay.upkeep.archive.archive import Insistence
 from relay.upkeep.archive.bounds import Bounds
 from relay.upkeep.archive.crash_points import Point
+from relay.upkeep.archive.record import Insistence
 from relay.upkeep.table_name import TableName
 from tests.support.archives import archive, exists
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from relay.upkeep.archive.archive import Insistence
+from relay.upkeep.archive.record import Insistence
 from relay.upkeep.table_name import TableName
 from tests.support.archives import FIRST, SECOND, THIRD, Shelf, archive, differences, exists, kept
 

@@ -10,8 +10,9 @@ from threading import Thread
 import pytest
 
 from relay.errors import ArchiveError
-from relay.upkeep.archive.archive import Archive, Insistence
+from relay.upkeep.archive.archive import Archive
 from relay.upkeep.archive.place import Place
+from relay.upkeep.archive.record import Insistence
 from relay.upkeep.archive.watch import StoppedError
 from relay.upkeep.table_name import TableName
 from tests.support.archives import FIRST, Shelf, archive, differences, exists, kept

@@ -1,18 +1,24 @@
 """Published events leave the outbox when they are old; nothing else does, and no relay minds."""
 
 import asyncio
+import math
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from relay.operate.retention import NAME, retention_job
+from relay.kernel.runner import Budget
+from relay.operate.retention import NAME, published_events, retention_job
 from relay.outbox.grants import Role
 from relay.postgres.connect import connect_async
+from relay.upkeep.mover import Mover
+from relay.upkeep.position import Scheduled
 from relay.upkeep.run import Run, Surroundings
 from relay.upkeep.table import Destination
 from tests.support.bench import Bench
-from tests.support.moving import asked, do, where_they_are
+from tests.support.moving import Hurried, asked, do, where_they_are
 from tests.support.roles_of_tests import ROLES, as_relay
+from tests.support.waiting import until_async
 
 KEPT = timedelta(days=30)
 # Each state, once old and once young; none of it is decided by when a row was stored.
@@ -96,6 +102,39 @@ async def test_a_relay_does_not_mind_that_rows_below_its_floors_go(bench: Bench,
     assert await retire(bench.url) == {"moved:public.outbox_events": 11}
     emit(20)
     assert (await bench.run_once()).updated == 10
+
+
+async def test_a_drain_goes_on_beside_it(bench: Bench) -> None:
+    """What is published goes at once, into nowhere: every event was published, and no pass ended before the last."""
+    table = published_events("public", KEPT, "nowhere")
+    stopping, moved, emitted = asyncio.Event(), 0, 0
+
+    async def retiring() -> int:
+        gone = 0
+        while not stopping.is_set():
+            # By a clock that is far ahead: all that is published is over.
+            mover = Mover(
+                table, lambda: connect_async(as_relay(bench.url)), Scheduled("public"), clock=Hurried(), before=9e9
+            )
+            gone += (await mover.run(Budget(math.inf, time.monotonic, stopping))).moved
+        return gone
+
+    async def is_empty() -> bool:
+        return asked(bench.url, "select count(*) from outbox_events") == [0]
+
+    task = asyncio.create_task(retiring())
+    try:
+        for _ in range(4):
+            bench.emit(*range(500))
+            emitted += 500
+            while (await bench.run_once(seconds=0.2)).processed:
+                pass
+            assert asked(bench.url, "select count(*) from outbox_events where published_at is null") == [0]
+        await until_async(is_empty, "all that was published is gone")
+    finally:
+        stopping.set()
+        moved = await task
+    assert moved == emitted
 
 
 def test_without_a_retention_there_is_no_job() -> None:

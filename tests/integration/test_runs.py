@@ -1,6 +1,7 @@
 """The history of jobs, as operators read it."""
 
 import json
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from relay.postgres.connect import connect_async
 from relay.upkeep.events import Status
 from tests.support.commands import Commands
 from tests.support.roles_of_tests import ROLES, as_emitter, as_viewer
+from tests.support.waiting import until
 
 APP = """
 from relay.upkeep import Jobs
@@ -205,3 +207,24 @@ def test_status_names_jobs_whose_last_run_failed(command: Commands, database: st
         "jobs      1 did not end well last time: ingest (failed HTTP_503); python -m relay runs --failed" in said.stdout
     )
     assert [(job["job"], job["error_code"]) for job in told["failing_jobs"]] == [("ingest", "HTTP_503")]
+
+
+def test_who_follows_sees_a_run_as_it_comes(command: Commands, database: str) -> None:
+    """One line each, at once, also where nobody is at a terminal."""
+    said: list[dict[str, Any]] = []
+    with command.background("runs", "--follow", "--failed", "--json") as process:
+        assert process.stdout
+        output = process.stdout
+        reading = threading.Thread(target=lambda: said.append(json.loads(output.readline())))
+        reading.start()
+
+        def told() -> bool:
+            # Until it looks, what comes is what was there.
+            run(database)
+            run(database, status="lost")
+            return bool(said)
+
+        until(told, "the line of a run that was lost")
+        reading.join()
+
+    assert (said[0]["job"], said[0]["status"]) == ("ingest", "lost")

@@ -1,6 +1,7 @@
 """What an archive needs and is not there: packages, and places that are none."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,12 @@ def test_without_pyarrow_the_command_that_brings_it_is_named(monkeypatch: pytest
 def test_without_s3fs_the_command_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder needs it not."""
     monkeypatch.setitem(sys.modules, "s3fs", None)
+    # It keeps what it found once.
+    monkeypatch.delitem(import_module("fsspec.registry")._registry, "s3", raising=False)
 
-    with pytest.raises(ConfigurationError, match=r"s3:// needs the package .*; run: pip install '.*\[archive\]'"):
+    with pytest.raises(
+        ConfigurationError, match=r"s3:// needs the package 's3fs', .*; run: pip install '.*\[archive\]'"
+    ):
         Place("s3://bucket").open()
     assert isinstance(Place("/srv/archive").open(), Directory)
     assert Place("file:///srv/archive").open().shown == str(Path("/srv/archive"))

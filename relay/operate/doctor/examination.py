@@ -33,7 +33,7 @@ class Patient:
     topics: Sequence[str]  # that its settings name
     publish_budget: timedelta
     batch_end: timedelta  # after which the database ends a batch in any case
-    broker: PubSubAddress
+    broker: PubSubAddress | None  # where it publishes
     warnings: Sequence[str] = ()  # what of the configuration has no effect
     listen: Callable[[], Awaitable[Listening]] | None = None  # how it would hear of new events, where it is to
     listens_at: str = ""  # the host and port of that; nothing where the configuration names none that can be
@@ -71,7 +71,8 @@ class _Examination:
             await self._name_topics(self._look)
         else:
             database = Report(())
-        broker = await examine(broker_checks(self._patient.broker, lambda: self._topics), tell)
+        address = self._patient.broker
+        broker = Report(()) if address is None else await examine(broker_checks(address, lambda: self._topics), tell)
         return Report(opening.findings + database.findings + broker.findings)
 
     async def _configured(self) -> Sequence[Finding]:

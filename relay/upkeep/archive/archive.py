@@ -14,11 +14,11 @@ from relay.upkeep.archive.catalog import Partition
 from relay.upkeep.archive.crash_points import Point
 from relay.upkeep.archive.lock import alone
 from relay.upkeep.archive.place import Place
-from relay.upkeep.archive.record import Export, File, State
-from relay.upkeep.archive.session import ARCHIVE, Connect, Session
+from relay.upkeep.archive.record import Export, File, Insistence, State
+from relay.upkeep.archive.session import Connect, Session
 from relay.upkeep.archive.store import Store
 from relay.upkeep.archive.watch import StoppedError, Watch
-from relay.upkeep.table_name import TableName
+from relay.upkeep.table_name import ARCHIVE, TableName
 
 _NOBODY = Watch()
 _BOUNDS = Bounds()
@@ -58,14 +58,6 @@ class Standing:
     waiting: list[Partition]
 
 
-@dataclass(frozen=True, slots=True)
-class Insistence:
-    """Somebody does not wait until a drop is due, and says so."""
-
-    by: str
-    why: str
-
-
 class Archive:
     """The archives of one database, and the place of their files."""
 
@@ -101,9 +93,9 @@ class Archive:
         done = Done(origin)
         with self._at_work(origin, watch, done) as (session, store, careful):
             _require_month(session, origin, month)
-            for export in record.exports(session, origin, month):
-                if again and export.state is not State.DROPPED:
-                    record.forget_files(session, export)
+            for export in record.exports(session, origin, month) if again else ():
+                if export.state is not State.DROPPED:
+                    _begin_again(session, export)
             self._finish(session, store, origin, month, done, careful)
             for partition in seal.due(session, origin, month):
                 seal.seal(session, origin, partition, careful)
@@ -129,16 +121,15 @@ class Archive:
         watch: Watch = _NOBODY,
     ) -> Done:
         """Drop the sealed tables whose time has come; with `insistence`, all that were verified."""
+        _require_parquet()
         from relay.upkeep.archive.dropping import drop  # noqa: PLC0415 -- an extra, as below
 
         done = Done(origin)
-        by, why = (insistence.by, insistence.why) if insistence else (None, None)
         with self._at_work(origin, watch, done) as (session, store, careful):
             for export in record.exports(session, origin, month):
                 if export.state is State.VERIFIED and (export.eligible or insistence):
-                    early = (None, None) if export.eligible else (by, why)
                     with _counted(done):
-                        drop(session, store, export, careful, *early)
+                        drop(session, store, export, careful, None if export.eligible else insistence)
                         done.dropped.append(export)
                         careful.count("exports_dropped", 1)
         return done
@@ -173,15 +164,21 @@ class Archive:
         self, session: Session, store: Store, origin: str, month: date | None, done: Done, watch: Watch
     ) -> None:
         """Bring all that is sealed to its verification."""
-        from relay.upkeep.archive.writing import write  # noqa: PLC0415 -- an extra, as below
+        from relay.upkeep.archive.writing import LostTableError, write  # noqa: PLC0415 -- an extra, as below
 
         for export in record.exports(session, origin, month):
-            if export.state is State.SEALED:
-                if export.rows is None:
-                    export = write(session, store, export, watch, lambda file: done.keep(file, watch), self._bounds)  # noqa: PLW2901 -- the same, further on
-                _verify(session, store, export, watch)
-                done.verified.append(export)
-                watch.count("exports_verified", 1)
+            if export.state is not State.SEALED:
+                continue
+            written = export
+            if export.rows is None:
+                try:
+                    written = write(session, store, export, watch, lambda file: done.keep(file, watch), self._bounds)
+                except LostTableError as error:
+                    done.faults.append(error)
+                    continue
+            _verify(session, store, written, watch)
+            done.verified.append(written)
+            watch.count("exports_verified", 1)
 
     @contextmanager
     def _at_work(self, origin: str, watch: Watch, done: Done) -> Iterator[tuple[Session, Store, Watch]]:
@@ -204,6 +201,16 @@ class Archive:
         with Session.open(self._connect, self._schema) as session:
             session.require_tables()
             yield session
+
+
+def _begin_again(session: Session, export: Export) -> None:
+    """Have the files of a part count no more, which is for as long as its rows are there."""
+    if catalog.oid_of(session, ARCHIVE, export.sealed) is None:
+        raise ArchiveError(
+            f"there is no table archive.{export.sealed}, from which {export.shown} would be exported again; its files "
+            "are what there is, bring back a copy of those that are not whole. Nothing was changed"
+        )
+    record.forget_files(session, export)
 
 
 def _verify(session: Session, store: Store, export: Export, watch: Watch) -> None:

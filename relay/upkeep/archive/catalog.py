@@ -13,7 +13,6 @@ from relay.upkeep.table_name import TableName
 class Partition:
     """A month that is still written to."""
 
-    oid: int
     name: str
     parent: str
     month: date
@@ -61,7 +60,7 @@ def table_of(origin: str) -> str:
 def partitions(session: Session, origin: str) -> list[Partition]:
     """The months that wait, the oldest first."""
     return [
-        Partition(row["oid"], row["name"], row["parent_name"], row["month"], row["estimate"])
+        Partition(row["name"], row["parent"], row["month"], row["estimate"])
         for row in session.rows("partitions", origin=origin)
     ]
 
@@ -76,14 +75,15 @@ def oid_of(session: Session, schema: str, name: str) -> int | None:
 
 
 def columns(session: Session, oid: int) -> list[Column]:
-    """Those of a table that can be written, in its order."""
+    """Those of a table, in its order."""
     # The names of types have their schema then.
     with session.transaction(ours=False) as connection:
         rows = ask(connection, "columns", {"table": oid})
     return [
-        Column(row["name"], row["type"], Kind.of(row["type_name"], row["type_schema"]), row["not_null"])
+        Column(
+            row["name"], row["type"], Kind.of(row["type_name"], row["type_schema"]), row["not_null"], row["generated"]
+        )
         for row in rows
-        if not row["generated"]
     ]
 
 
@@ -91,7 +91,7 @@ def layout(session: Session, oid: int, name: str) -> Layout:
     """The layout of a table that is exported. Raises ConfigurationError where its rows have no order."""
     found = columns(session, oid)
     by_name = {column.name: column for column in found}
-    parts = [row for row in session.rows("key", table=oid) if row["name"] in by_name]
+    parts = session.rows("key", table=oid)
     key = tuple(by_name[row["name"]] for row in parts)
     if not key:
         raise ConfigurationError(

@@ -93,6 +93,8 @@ class Column:
     """With its schema, unless it is one of Postgres' own, and with its modifier: numeric(10,2)."""
     kind: Kind
     not_null: bool
+    generated: bool = False
+    """Whether Postgres makes its values from others."""
 
     @property
     def identifier(self) -> sql.Identifier:

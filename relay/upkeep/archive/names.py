@@ -6,9 +6,8 @@ from typing import Final
 from urllib.parse import quote
 
 from relay.upkeep.archive import months
+from relay.upkeep.table_name import MOST_BYTES
 
-# Postgres cuts a longer name.
-_MOST_BYTES: Final = 63
 # Enough of a digest for two files of one place in it never to meet.
 _TELLING: Final = 12
 
@@ -37,8 +36,8 @@ def of_file(table: str, month: date, part: int, number: int, sha256: str) -> str
 
 def _ending(table: str, end: str) -> str:
     """The table's name, or as much of it as fits and what tells it from others that begin like it."""
-    room = _MOST_BYTES - len(end.encode())
+    room = MOST_BYTES - len(end.encode())
     if len(table.encode()) <= room:
         return table + end
     told = f"_{hashlib.sha256(table.encode()).hexdigest()[:8]}{end}"
-    return table.encode()[: _MOST_BYTES - len(told)].decode(errors="ignore") + told
+    return table.encode()[: MOST_BYTES - len(told)].decode(errors="ignore") + told

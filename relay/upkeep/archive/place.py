@@ -45,9 +45,10 @@ class Place:
 
             system, root = url_to_fs(self.url, **(self._s3() if scheme == "s3" else {}))
         except ImportError as error:
+            package = error.name or ("s3fs" if scheme == "s3" else f"of fsspec for {scheme}://")
             raise ConfigurationError(
-                f"an archive at {scheme}:// needs the package {error.name or 'that fsspec names for it'!r}, which is "
-                f"not installed; run: {installed_by('archive')}"
+                f"an archive at {scheme}:// needs the package {package!r}, which is not installed; "
+                f"run: {installed_by('archive')}"
             ) from error
         except ValueError as error:
             raise ConfigurationError(

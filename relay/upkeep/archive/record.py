@@ -37,6 +37,14 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
+class Insistence:
+    """Somebody does not wait until a drop is due, and says so."""
+
+    by: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Export:
     """One part of a month."""
 
@@ -81,8 +89,8 @@ class Export:
         return cls(**{**row, "state": State(row["state"]), "files": files})
 
 
-def exports(session: Session, origin: str | None, month: date | None = None) -> list[Export]:
-    """What is recorded, the oldest first."""
+def exports(session: Session, origin: str, month: date | None = None) -> list[Export]:
+    """What is recorded of a table, the oldest part first."""
     return [Export.of(row) for row in session.rows("exports", origin=origin, month=month)]
 
 
@@ -114,8 +122,9 @@ def verify(session: Session, export: Export) -> None:
             raise _contradicted(export, "record_verified")
 
 
-def drop(connection: psycopg.Connection[Any], export: Export, by: str | None, why: str | None) -> None:
-    """Record a drop, in its own transaction. With `by`, somebody insists before it is time."""
+def drop(connection: psycopg.Connection[Any], export: Export, insistence: Insistence | None) -> None:
+    """Record a drop, in its own transaction; before it is time somebody has to insist."""
+    by, why = (insistence.by, insistence.why) if insistence else (None, None)
     if do(connection, "record_dropped", {"id": export.id, "by": by, "why": why}) != 1:
         raise _contradicted(export, "record_dropped")
 

@@ -16,7 +16,7 @@ from relay.upkeep.archive.crash_points import Point
 from relay.upkeep.archive.parquet import Reader
 from relay.upkeep.archive.reading import read_back
 from relay.upkeep.archive.record import Export
-from relay.upkeep.archive.session import Session, template
+from relay.upkeep.archive.session import Session, do, template
 from relay.upkeep.archive.store import Store
 from relay.upkeep.archive.watch import Watch
 from relay.upkeep.table_name import TableName
@@ -31,6 +31,8 @@ def restore(session: Session, store: Store, parts: Sequence[Export], into: Table
     restored = 0
     try:
         with session.transaction(ours=False, lock_timeout=_LOCK_TIMEOUT) as connection:
+            # A file may take long to arrive.
+            do(connection, "hold", {})
             if there is None:
                 _make(connection, into, columns)
             else:
@@ -72,12 +74,12 @@ def _make(connection: psycopg.Connection[Any], into: TableName, columns: Sequenc
         )
         for column in columns
     )
-    connection.execute(template("make_table").format(table=into.sql, columns=made))
+    connection.execute(template("make_table", table=into.sql, columns=made))
 
 
 def _require_empty(connection: psycopg.Connection[Any], into: TableName) -> None:
-    connection.execute(template("lock_empty").format(table=into.sql))
-    if connection.execute(template("any_row").format(table=into.sql)).fetchone() != (False,):
+    connection.execute(template("lock_empty", table=into.sql))
+    if connection.execute(template("any_row", table=into.sql)).fetchone() != (False,):
         raise ConfigurationError(
             f"{into} has rows; restore into a table of its own with --into, or empty this one. Nothing was restored"
         )
@@ -91,19 +93,21 @@ def _fill(  # noqa: PLR0913, PLR0917 -- what a file is copied by
     watch: Watch,
     before: int,
 ) -> int:
-    known = {column.name for column in columns}
+    known = {column.name: column for column in columns}
     if lacking := [column.name for column in reader.columns if column.name not in known]:
         raise ConfigurationError(
             f"{into} has no column {', '.join(map(repr, lacking))}, which the rows have; add it, or name another table "
             "with --into. Nothing was restored"
         )
-    names = sql.SQL(", ").join(column.identifier for column in reader.columns)
+    # What Postgres generates it takes from nobody.
+    places = [place for place, column in enumerate(reader.columns) if not known[column.name].generated]
+    names = sql.SQL(", ").join(reader.columns[place].identifier for place in places)
     rows = 0
-    with connection.cursor().copy(template("fill").format(table=into.sql, columns=names)) as copy:
+    with connection.cursor().copy(template("fill", table=into.sql, columns=names)) as copy:
         for records in reader.records():
             watch.check()
             for record in records:
-                copy.write_row(record)
+                copy.write_row([record[place] for place in places])
             rows += len(records)
             watch.tell("rows restored", before + rows)
     return rows

@@ -80,8 +80,13 @@ class Walk:
         comma = sql.SQL(", ")
         columns = comma.join(column.selected() for column in self._layout.columns)
         key = comma.join(sql.Identifier("r", column.name) for column in self._layout.key)
-        return template("page").format(
-            columns=columns, table=archived(self._table), beyond=self._beyond(last), key=key, rows=sql.Literal(most)
+        return template(
+            "page",
+            columns=columns,
+            table=archived(self._table),
+            beyond=self._beyond(last),
+            key=key,
+            rows=sql.Literal(most),
         )
 
     def _beyond(self, last: Sequence[str]) -> sql.Composable:

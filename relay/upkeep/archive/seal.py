@@ -58,9 +58,9 @@ def _seal(session: Session, origin: str, partition: Partition) -> None:
         sealed = names.of_part(catalog.table_of(origin), partition.month, part)
         here = archived(partition.name)
         try:
-            connection.execute(template("detach").format(parent=archived(partition.parent), partition=here))
-            connection.execute(template("rename").format(partition=here, sealed=sql.Identifier(sealed)))
-            connection.execute(template("freeze").format(sealed=archived(sealed)))
+            connection.execute(template("detach", parent=archived(partition.parent), partition=here))
+            connection.execute(template("rename", partition=here, sealed=sql.Identifier(sealed)))
+            connection.execute(template("freeze", sealed=archived(sealed)))
         except pg.DuplicateTable as error:
             raise ConfigurationError(
                 f"there is a table archive.{sealed}, and that is what {months.written(partition.month)} of {origin} is "
@@ -72,7 +72,7 @@ def _seal(session: Session, origin: str, partition: Partition) -> None:
 
 def _has_rows(session: Session, partition: Partition) -> bool:
     with session.transaction() as connection:
-        found = connection.execute(template("any_row").format(table=archived(partition.name))).fetchone()
+        found = connection.execute(template("any_row", table=archived(partition.name))).fetchone()
     return found == (True,)
 
 

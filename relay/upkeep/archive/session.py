@@ -12,8 +12,8 @@ from psycopg.rows import dict_row
 from relay.errors import ArchiveError, ConfigurationError, SchemaError
 from relay.kernel.failure import told
 from relay.postgres.statements import Statements, search_path
+from relay.upkeep.table_name import ARCHIVE
 
-ARCHIVE = "archive"
 Connect = Callable[[], psycopg.Connection[Any]]
 Row = dict[str, Any]
 
@@ -84,9 +84,9 @@ def do(connection: psycopg.Connection[Any], name: str, values: Mapping[str, obje
     return connection.execute(_statement(name), values).rowcount
 
 
-def template(name: str) -> sql.SQL:
-    """A statement with names in braces, which are those of a user's table."""
-    return sql.SQL(_statement(name).decode())
+def template(name: str, /, **parts: sql.Composable) -> sql.Composed:
+    """The statement `sql/<name>.sql` about a table that is not ours."""
+    return sql.SQL(_statement(name).decode()).format(**parts)
 
 
 def archived(name: str) -> sql.Identifier:

@@ -12,9 +12,14 @@ from relay.upkeep.archive.crash_points import Point
 from relay.upkeep.archive.parquet import Origin, Writer
 from relay.upkeep.archive.record import Export, File
 from relay.upkeep.archive.rows import Group, Walk
-from relay.upkeep.archive.session import ARCHIVE, Session, archived, template
+from relay.upkeep.archive.session import Session, archived, template
 from relay.upkeep.archive.store import Store
 from relay.upkeep.archive.watch import Watch
+from relay.upkeep.table_name import ARCHIVE
+
+
+class LostTableError(ArchiveError):
+    """Somebody has dropped a sealed table whose rows are in no file; other parts are not touched by that."""
 
 
 def write(  # noqa: PLR0913, PLR0917 -- what an export needs
@@ -27,9 +32,9 @@ def write(  # noqa: PLR0913, PLR0917 -- what an export needs
 ) -> Export:
     """Write the files that there are not yet, and tell of each; what it answers with is recorded."""
     if (oid := catalog.oid_of(session, ARCHIVE, export.sealed)) is None:
-        raise ArchiveError(
-            f"there is no table archive.{export.sealed}, and not all of {export.shown} was exported; restore it from a "
-            "backup of the database"
+        raise LostTableError(
+            f"there is no table archive.{export.sealed}, and not all of {export.shown} was exported: bring it back "
+            "from a backup of the database, or give its rows up by deleting its row of archive_exports"
         )
     layout = catalog.layout(session, oid, export.sealed)
     walk = Walk(session, export.sealed, layout)
@@ -94,7 +99,7 @@ def _add(session: Session, export: Export, file: File) -> Export:
 
 def _require_all(session: Session, export: Export) -> None:
     with session.transaction() as connection:
-        found = connection.execute(template("count_rows").format(table=archived(export.sealed))).fetchone()
+        found = connection.execute(template("count_rows", table=archived(export.sealed))).fetchone()
     if found != (export.written,):
         raise InvariantError(
             f"archive.{export.sealed} has {found and found[0]:,} row(s), and {export.written:,} were exported: "

@@ -1,6 +1,7 @@
 """What a mover puts aside is exported while it goes on moving: no row is in two places, and none in none."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import date
 from itertools import count
 from pathlib import Path
@@ -43,10 +44,7 @@ async def test_months_are_exported_while_they_are_moved_to(database: str, tmp_pa
 
     moved = 0
     while moved < ROWS:
-        asked_about = count(1)
-        some, _ = await asyncio.gather(
-            move(database, TABLE, until=lambda pages=asked_about: next(pages) > PAGES), asyncio.to_thread(export)
-        )
+        some, _ = await asyncio.gather(move(database, TABLE, until=_after(PAGES)), asyncio.to_thread(export))
         moved += some.moved
     await asyncio.to_thread(export)
 
@@ -63,3 +61,9 @@ async def test_months_are_exported_while_they_are_moved_to(database: str, tmp_pa
         do(database, f"insert into back select * from {into}")  # noqa: S608 -- a test's own words
     assert differences(database, "kept", "back") == 0
     assert asked(database, 'select count(*) from "Shop"."Old Sources"') == [0]
+
+
+def _after(pages: int) -> Callable[[], bool]:
+    """Whether it was asked that often."""
+    asked_about = count(1)
+    return lambda: next(asked_about) > pages

@@ -14,9 +14,10 @@ from consumers.events import ConsumerStarted, ConsumerStats, ConsumerStopped, De
 from consumers.wiring import supervise
 from relay import errors as relay_errors
 from relay.kernel.observe import LoopDied, ShutdownBegan, ShutdownEnded
+from relay.kernel.runner import Budget, Report
 from relay.kernel.shutdown import Shutdown
 from tests.unit.consumers.companions import FakeSource, FakeSupplies, brings, ends
-from tests.unit.kernel.fakes import FakeClock, in_fake_time
+from tests.unit.kernel.fakes import FakeClock, FakeRunner, in_fake_time, loop_of
 
 SOFT = 25.0
 
@@ -307,3 +308,56 @@ async def test_one_in_a_service_of_its_own_raises_what_it_died_of() -> None:
     company = Company([consumer("a")], supplies, events.append, FakeClock(), soft_timeout=SOFT, stats_seconds=60.0)
     with pytest.raises(RuntimeError, match="ended by itself"):
         await company.work(asyncio.Event())
+
+
+@in_fake_time
+async def test_jobs_beside_them_end_with_them_and_those_that_do_not_are_named() -> None:
+    """What fails in a job is its own; the end is told once."""
+    scene = Scene(consumer("a"), sources={"a": FakeSource("a")})
+
+    async def hangs(_: Budget) -> Report:
+        await asyncio.Event().wait()
+        raise AssertionError("never")
+
+    jobs = [loop_of(FakeRunner(hangs, name="job:stuck")), loop_of(FakeRunner(OSError("no"), name="job:failing"))]
+    scene.stop_after(1.0)
+
+    assert await supervise(scene.company, scene.shutdown, scene.clock, SOFT, scene.events.append, jobs=jobs) == (
+        "job:stuck",
+    )
+
+    assert [type(event) for event in scene.of(ShutdownBegan, ShutdownEnded)] == [ShutdownBegan, ShutdownEnded]
+    (ended,) = scene.of(ShutdownEnded)
+    assert ended.abandoned == ("job:stuck",)  # type: ignore[attr-defined]
+    assert len(scene.of(ConsumerStopped)) == 1
+
+
+@in_fake_time
+async def test_jobs_alone_run_until_the_end() -> None:
+    """Without a consumer there is no more to wait for."""
+    scene, runner = Scene(), FakeRunner(Report(), name="job:ingest")
+    scene.stop_after(10.0)
+
+    await supervise(scene.company, scene.shutdown, scene.clock, SOFT, scene.events.append, jobs=[loop_of(runner)])
+
+    assert len(runner.began) > 1
+    assert runner.closed == 1
+
+
+@in_fake_time
+async def test_a_loop_of_a_job_that_dies_ends_the_consumers_in_order() -> None:
+    """That is no job's failure, but a fault of ours; what it died of is raised in the end."""
+    scene = Scene(consumer("a"), sources={"a": FakeSource("a")})
+
+    async def dies(_: Budget) -> Report:
+        await scene.clock.wait(asyncio.Event(), 1.0)
+        raise relay_errors.ConfigurationError("a fault")
+
+    jobs = [loop_of(FakeRunner(dies, name="job:ingest"))]
+
+    with pytest.raises(relay_errors.ConfigurationError, match="a fault"):
+        await supervise(scene.company, scene.shutdown, scene.clock, SOFT, scene.events.append, jobs=jobs)
+
+    assert [event.runner for event in scene.of(LoopDied)] == ["job:ingest"]  # type: ignore[attr-defined]
+    assert len(scene.of(ConsumerStopped)) == 1
+    assert scene.names()[-1] == "ShutdownEnded"

@@ -137,6 +137,27 @@ async def test_a_server_that_does_not_answer_as_it_should_fails_the_job(says: by
     assert "anna" not in str(refusal.value)
 
 
+async def test_an_answer_that_does_not_end_has_no_more_time_than_any() -> None:
+    """However steadily it comes."""
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        with suppress(ConnectionError):
+            while not writer.is_closing():
+                writer.write(b"1\r\nx\r\n")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        writer.close()
+
+    async with await asyncio.start_server(drip, "127.0.0.1", 0) as listening:
+        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        with pytest.raises(ApiError) as refusal:
+            await ServiceApi(url, TOKEN)(DIGEST, 0.2)
+
+    assert code(refusal.value) == "HTTP_TIMEOUT"
+
+
 async def test_a_server_that_is_not_there_fails_the_job() -> None:
     """It is said what the system says."""
     async with serving(b"") as server:

@@ -322,4 +322,4 @@ async def test_a_job_has_the_soft_timeout_to_end_and_is_then_cancelled() -> None
     ]
     assert sorted(str(ended["status"]) for ended in database.ended) == ["cancelled", "done"]
     assert not database.held
-    assert process.session.closed == 1
+    assert process.session.closed

@@ -1,6 +1,5 @@
 -- A month that waits is a partition that begins with it; what it is called does not matter.
-select c.oid::bigint as oid, c.relname as name, parent.oid::bigint as parent, parent.relname as parent_name,
-       to_date(bound.month, 'YYYY-MM') as month,
+select c.relname as name, parent.relname as parent, to_date(bound.month, 'YYYY-MM') as month,
        case when c.reltuples >= 0 then c.reltuples::bigint end as estimate
   from pg_class as parent
   join pg_namespace as n on n.oid = parent.relnamespace
