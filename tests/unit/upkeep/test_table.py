@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relay.errors import ConfigurationError
@@ -56,6 +56,7 @@ def test_what_is_left_out_has_a_default() -> None:
 
 
 @given(NAMES, NAMES)
+@example('"00', "name")
 def test_a_name_is_read_as_it_was_written(schema: str, name: str) -> None:
     """Whatever is in it."""
     known = TableName(schema, name)
