@@ -3,13 +3,13 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from consumers.cli.columns import aligned
 from consumers.inbox.operate.choice import State
 from consumers.inbox.operate.rows import CHANGED, GONE, HELD, Action, Entry, Group, Listed, Tally
 from relay.kernel.line_redaction import Redaction
+from relay.kernel.moment import rfc3339_of
 from relay.kernel.redaction import storable
 
 _MOST_ERROR = 60
@@ -129,18 +129,9 @@ def acted_as_json(action: Action, tally: Tally, *, dry_run: bool) -> dict[str, A
 def with_times(known: Mapping[str, Any]) -> dict[str, Any]:
     """The fields, with times as RFC 3339."""
     return {
-        name: rfc3339(value) if name.endswith(_TIMES) and isinstance(value, str) else value
+        name: rfc3339_of(value) if name.endswith(_TIMES) and isinstance(value, str) else value
         for name, value in known.items()
     }
-
-
-def rfc3339(text: str) -> str:
-    """A time as Postgres writes it, as everybody does."""
-    try:
-        moment = datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return text  # a year that Python has not, or what a hook made of it
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def age(seconds: float) -> str:
@@ -182,7 +173,7 @@ def _entry_redacted(entry: Entry, redaction: Redaction) -> dict[str, Any]:
     texts = {name: json.dumps(value) if _is_built(value) else value for name, value in entry.detail.items()}
     left = redaction.fields("delivery_history", {"what": entry.what, **texts})
     detail = {name: _read(left[name]) if _is_built(value) else left[name] for name, value in entry.detail.items()}
-    return {"at": rfc3339(entry.at), "what": left["what"], "detail": detail}
+    return {"at": rfc3339_of(entry.at), "what": left["what"], "detail": detail}
 
 
 def _is_built(value: Any) -> bool:

@@ -10,7 +10,7 @@ from consumers.errors import ConfigurationError
 from consumers.settings import load
 from idempotency import StoreUnavailableError
 from relay import errors as relay_errors
-from relay.kernel.command import FAILED, MISUSED, complain, not_text, release
+from relay.kernel.command import FAILED, MISUSED, complain, not_text, version_line
 from relay.kernel.complaints import Complaints
 from relay.kernel.failure import told, told_of_database
 
@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         "for dedup='inbox', DATABASE_URL in place of REDIS_URL.",
     )
     parser.set_defaults(command=None)
-    parser.add_argument("--version", action="version", version=f"outbox-relay {release()}")
+    parser.add_argument("--version", action="version", version=version_line())
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     for command in COMMANDS:
         command.add_to(commands)

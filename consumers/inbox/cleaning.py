@@ -95,15 +95,15 @@ class Cleaning:
         walk = await self._take(cutoff)
         if walk is None:
             return Report()
-        place = _Place(self._checkpoints, walk)
-        mover = Mover(self._deliveries, self._connect, place, clock=self._clock, before=cutoff)
+        position = _Checkpointed(self._checkpoints, walk)
+        mover = Mover(self._deliveries, self._connect, position, clock=self._clock, before=cutoff)
         try:
             moved = await mover.run(budget)
         except (psycopg.Error, OSError) as error:
             raise StoreUnavailableError(f"the inbox was not reached: {told(error)}") from error
         if moved.moved:
             self._observe(InboxCleaned(self._consumer, moved.moved, self._clock.monotonic() - began))
-        unfinished = place.is_ours and not moved.finished
+        unfinished = position.is_ours and not moved.finished
         return Report(processed=moved.read, updated=moved.moved, next=Next.AGAIN if unfinished else Next.IDLE)
 
     async def _cutoff(self) -> float:
@@ -129,7 +129,7 @@ class Cleaning:
         return {"after": after, "until": until, "by": self._owner}
 
 
-class _Place:
+class _Checkpointed:
     """The checkpoint of the walk, as a mover notes it: page by page, so that others see who goes on with it."""
 
     def __init__(self, checkpoints: Checkpoints, walk: Checkpoint) -> None:

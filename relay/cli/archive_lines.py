@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+from relay.kernel.moment import rfc3339
 from relay.upkeep.archive import months
 from relay.upkeep.archive.archive import Done, Standing
 from relay.upkeep.archive.record import Export, State
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 _STEP = 1000
+_MOMENTS = ("sealed_at", "verified_at", "drop_eligible_at", "dropped_at")
 
 
 def lines(tables: Sequence[Standing]) -> Iterator[str]:
@@ -84,7 +86,6 @@ def _state(export: Export) -> str:
 
 
 def _export(export: Export) -> dict[str, Any]:
-    moments = ("sealed_at", "verified_at", "drop_eligible_at", "dropped_at")
     return {
         "month": months.written(export.month),
         "part": export.part,
@@ -95,7 +96,7 @@ def _export(export: Export) -> dict[str, Any]:
         "files": [
             {"name": file.name, "rows": file.rows, "bytes": file.bytes, "sha256": file.sha256} for file in export.files
         ],
-        **{name: moment and moment.isoformat() for name in moments for moment in [getattr(export, name)]},
+        **{name: at and rfc3339(at) for name in _MOMENTS for at in [getattr(export, name)]},
         "eligible": bool(export.eligible),
         "dropped_by": export.dropped_by,
         "dropped_why": export.dropped_why,

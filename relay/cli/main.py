@@ -25,7 +25,7 @@ from relay.cli import (
 )
 from relay.cli.parts import warned
 from relay.errors import BrokerError, ConfigurationError, RelayError
-from relay.kernel.command import FAILED, MISUSED, complain, not_text, release
+from relay.kernel.command import FAILED, MISUSED, complain, not_text, version_line
 from relay.kernel.complaints import Complaints
 from relay.kernel.failure import told, told_of_database
 from relay.settings import load
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Settings come from the environment and from .env; start with DATABASE_URL and PUBSUB_PROJECT_ID.",
     )
     parser.set_defaults(command=None)
-    parser.add_argument("--version", action="version", version=f"outbox-relay {release()}")
+    parser.add_argument("--version", action="version", version=version_line())
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     emit.add_to(commands)
     run.add_to(commands)

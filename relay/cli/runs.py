@@ -13,7 +13,7 @@ from relay.cli.runners import our_jobs
 from relay.errors import ConfigurationError
 from relay.kernel.line_redaction import Redaction
 from relay.operate import runs
-from relay.operate.runs import Following, History, JobNow, Run, Wanted
+from relay.operate.runs import Following, HistoryReader, JobNow, RunRow, Wanted
 from relay.postgres.connect import connect_async
 from relay.settings import Settings
 from relay.upkeep.events import Status
@@ -71,7 +71,7 @@ async def _runs(options: argparse.Namespace, settings: Settings) -> int:
     _judge(options)
     redaction = warned(settings)
     async with await connect_async(settings.require_database(), settings.relay_name) as connection:
-        history = History(connection, settings.relay_schema)
+        history = HistoryReader(connection, settings.relay_schema)
         now = await history.require()
         if options.jobs:
             known = {job.name: job for job in _jobs_of(settings)}
@@ -109,7 +109,7 @@ def _jobs_of(settings: Settings) -> Iterable[Job]:
         return ours
 
 
-async def _list(history: History, options: argparse.Namespace, redaction: Redaction) -> None:
+async def _list(history: HistoryReader, options: argparse.Namespace, redaction: Redaction) -> None:
     found = await history.page(_wanted(options), options.limit + 1, options.after or runs.NEWEST)
     page, more = found[: options.limit], len(found) > options.limit
     cursor = page[-1].id if more else None
@@ -125,7 +125,7 @@ async def _list(history: History, options: argparse.Namespace, redaction: Redact
         print(await _nothing(history, options), file=sys.stderr)
 
 
-async def _nothing(history: History, options: argparse.Namespace) -> str:
+async def _nothing(history: HistoryReader, options: argparse.Namespace) -> str:
     """Why there is nothing to see: a name that is mistyped is no all-clear."""
     known = [job.job for job in await history.jobs()]
     if options.job is not None and options.job not in known:
@@ -134,7 +134,7 @@ async def _nothing(history: History, options: argparse.Namespace) -> str:
     return "no run matches" if narrowed else "no job has run"
 
 
-async def _follow(history: History, wanted: Wanted, redaction: Redaction, *, as_json: bool) -> None:
+async def _follow(history: HistoryReader, wanted: Wanted, redaction: Redaction, *, as_json: bool) -> None:
     following = Following(history)
     await following.begin()
     while True:
@@ -197,11 +197,11 @@ def _second(moment: str | None) -> str:
     return "-" if moment is None else f"{moment[:19]}Z"
 
 
-def _redacted(run: Run, redaction: Redaction) -> Run:
-    return Run(**redaction.fields("run_ended", run._asdict(), _IN_LINES))
+def _redacted(run: RunRow, redaction: Redaction) -> RunRow:
+    return RunRow(**redaction.fields("run_ended", run._asdict(), _IN_LINES))
 
 
-def _line(run: Run) -> str:
+def _line(run: RunRow) -> str:
     counted = "".join(f"  {name}={count}" for name, count in run.counters.items())
     errors = f"  errors={run.errors}" if run.errors else ""
     error = (run.error or "").partition("\n")[0]

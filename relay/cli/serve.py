@@ -3,12 +3,12 @@
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib.metadata import PackageNotFoundError, version
 
 from relay.cli.parts import careful, routes
 from relay.cli.refusals import site_address
 from relay.cli.runners import publish_policy, publishes
 from relay.kernel.clock import Clock
+from relay.kernel.command import release
 from relay.kernel.observe import Observe
 from relay.operate.health import Health, longest_silence
 from relay.operate.http import serving
@@ -29,7 +29,7 @@ class Site:
         if self._address is None:
             return
         health = _publishing(settings, clock) if publishes(settings) else _with_jobs_alone(settings, clock)
-        metrics = Metrics(_version(), schema.newest(), time.time, health)
+        metrics = Metrics(release(), schema.newest(), time.time, health)
         self.listeners = (health, metrics)
         self._pages = Pages(health, metrics, self._address.token)
 
@@ -60,10 +60,3 @@ def _with_jobs_alone(settings: Settings, clock: Clock) -> JobHealth:
 def _pass(settings: Settings) -> tuple[float, float]:
     """How long a pass may take, and how much longer until it is cancelled."""
     return settings.relay_runner_max_ms.total_seconds(), settings.relay_idle_tx_ms.total_seconds()
-
-
-def _version() -> str:
-    try:
-        return version("outbox-relay")
-    except PackageNotFoundError:
-        return "checkout"

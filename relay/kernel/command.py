@@ -73,8 +73,17 @@ def not_text(words: Sequence[str]) -> int | None:
 
 
 def release() -> str:
-    """Which release this is."""
+    """Which release this is, as one word."""
+    return _installed() or "checkout"
+
+
+def version_line() -> str:
+    """What is said to `--version`."""
+    return f"outbox-relay {_installed() or '(a checkout that is not installed)'}"
+
+
+def _installed() -> str | None:
     try:
         return version("outbox-relay")
     except PackageNotFoundError:
-        return "(a checkout that is not installed)"
+        return None

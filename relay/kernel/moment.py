@@ -1,4 +1,4 @@
-"""Times as people write them for a command: `2h` ago, or `2024-01-31T12:00:00Z`."""
+"""Times as people write them for a command, `2h` ago or `2024-01-31T12:00:00Z`, and as scripts are told them."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -21,3 +21,16 @@ def read(text: str) -> datetime | timedelta:
 def before(now: datetime, moment: datetime | timedelta | None) -> datetime | None:
     """When that was, told from now."""
     return now - moment if isinstance(moment, timedelta) else moment
+
+
+def rfc3339(moment: datetime) -> str:
+    """In UTC and to the microsecond."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def rfc3339_of(text: str) -> str:
+    """The same of a time as Postgres writes it; of a year that Python has not, or what else is no time, the text."""
+    try:
+        return rfc3339(datetime.fromisoformat(text))
+    except (ValueError, OverflowError):
+        return text

@@ -3,11 +3,12 @@
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from relay.errors import ConfigurationError, OperateError
+from relay.kernel.moment import rfc3339_of
 from relay.outbox.actions import Operator
 from relay.outbox.failed import DISCARDED, START, Action, Cursor, FailedRows, Filter, Named, Row
 
@@ -76,7 +77,7 @@ def _is_a_moment(text: str) -> bool:
 
 def cursor_written(row: Row) -> str:
     """Where the page ends that ends with this row."""
-    return f"{_rfc3339(row.failed_at or '').replace(' ', 'T')}/{row.id}"
+    return f"{rfc3339_of(row.failed_at or '').replace(' ', 'T')}/{row.id}"
 
 
 async def act(
@@ -135,15 +136,7 @@ async def shown(rows: FailedRows, row: Row) -> dict[str, Any]:
 
 def with_times(known: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a row or an entry, its times as RFC 3339."""
-    return {name: _rfc3339(value) if name.endswith(_TIMES) and value else value for name, value in known.items()}
-
-
-def _rfc3339(text: str) -> str:
-    try:
-        moment = datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):
-        return text  # a year that Python has not: shown as Postgres has it
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return {name: rfc3339_of(value) if name.endswith(_TIMES) and value else value for name, value in known.items()}
 
 
 def _until(wanted: Filter | Named, now: Any) -> Filter | Named:

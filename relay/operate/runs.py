@@ -9,6 +9,7 @@ import psycopg
 from psycopg.rows import args_row
 
 from relay.errors import ConfigurationError, SchemaError
+from relay.kernel.moment import rfc3339
 from relay.outbox.queue import operating
 from relay.upkeep.events import Status
 from relay.upkeep.statements import statement
@@ -20,7 +21,7 @@ _OVERLAP = 100
 _MOST_AT_WORK = 1_000
 
 
-class Run(NamedTuple):
+class RunRow(NamedTuple):
     """One run of a job, as its row has it."""
 
     id: int
@@ -87,14 +88,14 @@ class Wanted:
             case _:
                 return "runs_page_failed"
 
-    def fits(self, run: Run) -> bool:
+    def fits(self, run: RunRow) -> bool:
         """Whether a run is one of them."""
         if self.failed and run.status in {Status.RUNNING.value, Status.DONE.value}:
             return False
         return (self.job is None or run.job == self.job) and (self.status is None or run.status == self.status.value)
 
 
-class History:
+class HistoryReader:
     """The history of jobs in one schema, over one connection in autocommit mode."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], schema: str) -> None:
@@ -117,15 +118,15 @@ class History:
             )
         return now
 
-    async def page(self, wanted: Wanted, rows: int, before: int = NEWEST) -> list[Run]:
+    async def page(self, wanted: Wanted, rows: int, before: int = NEWEST) -> list[RunRow]:
         """The next runs that are meant, the newest first."""
         status = None if wanted.status is None else wanted.status.value
         values = {"job": wanted.job, "status": status, "rows": rows, "before": before}
-        return await self._asked(Run, wanted.page, values)
+        return await self._asked(RunRow, wanted.page, values)
 
-    async def changed(self, after: int, running: Collection[int]) -> list[Run]:
+    async def changed(self, after: int, running: Collection[int]) -> list[RunRow]:
         """Runs that came after this id, and these others as they are by now."""
-        return await self._asked(Run, "runs_changed", {"after": after, "running": list(running)})
+        return await self._asked(RunRow, "runs_changed", {"after": after, "running": list(running)})
 
     async def jobs(self) -> list[JobNow]:
         """Each job that ever had a slot."""
@@ -152,7 +153,7 @@ class History:
 class Following:
     """Tells of each run when it begins and when it ends, once each, from looks that overlap."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: HistoryReader) -> None:
         self._history = history
         self._newest = 0
         self._running: set[int] = set()
@@ -164,7 +165,7 @@ class Following:
         at_work = await self._history.page(Wanted(status=Status.RUNNING), _MOST_AT_WORK)
         list(self._untold([*at_work, *await self._history.changed(self._after, ())]))
 
-    async def look(self) -> list[Run]:
+    async def look(self) -> list[RunRow]:
         """What began or ended since, in the order of their ids."""
         return list(self._untold(await self._history.changed(self._after, self._running)))
 
@@ -172,7 +173,7 @@ class Following:
     def _after(self) -> int:
         return max(0, self._newest - _OVERLAP)
 
-    def _untold(self, found: Sequence[Run]) -> Iterator[Run]:
+    def _untold(self, found: Sequence[RunRow]) -> Iterator[RunRow]:
         for run in found:
             begun = run.status == Status.RUNNING.value
             if run.id in (self._running if begun else self._ended):
@@ -200,7 +201,7 @@ def shown_time(moment: datetime) -> str:
 def _json(value: Any) -> Any:
     match value:
         case datetime():
-            return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+            return rfc3339(value)
         case float():
             return round(value, 3)
         case _:

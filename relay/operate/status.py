@@ -9,7 +9,7 @@ import psycopg
 
 from relay.operate.failed import with_times
 from relay.operate.remedies import one_version
-from relay.operate.runs import Failing, History, in_json
+from relay.operate.runs import Failing, HistoryReader, in_json
 from relay.outbox.queue import (
     COUNT_LIMIT,
     BlockedKey,
@@ -111,7 +111,7 @@ async def status(
         causes=await causes(connection, schema, routing, LOOKED_AT, SHOWN),
         counters=counted,
         last_action=await last_action(connection, schema) if counted.may_read_actions else None,
-        failing_jobs=await History(connection, schema).failing() if versions.schema >= _WITH_JOBS else (),
+        failing_jobs=await HistoryReader(connection, schema).failing() if versions.schema >= _WITH_JOBS else (),
     )
 
 

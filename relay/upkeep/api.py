@@ -1,12 +1,12 @@
 """The internal API that HTTP jobs call, reached with a token that goes there and nowhere else. Needs httpx."""
 
 import asyncio
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
 import httpx
 
 from relay.errors import ApiError
+from relay.kernel.command import release
 from relay.kernel.redaction import storable
 from relay.upkeep.http import HttpCall
 
@@ -23,7 +23,7 @@ class ServiceApi:
 
     def __init__(self, base_url: str, token: str) -> None:
         self._base_url = base_url
-        self._headers = {TOKEN_HEADER: token, "user-agent": f"outbox-relay/{_release()}"}
+        self._headers = {TOKEN_HEADER: token, "user-agent": f"outbox-relay/{release()}"}
         self._context: ssl.SSLContext | None = None
 
     async def __call__(self, call: HttpCall, seconds: float) -> None:
@@ -71,10 +71,3 @@ def _unanswered(call: HttpCall, error: Exception) -> ApiError:
             return ApiError("HTTP_UNREACHABLE", f"{call}: no connection: {storable(str(error))[:_MOST_SAID]}")
         case _:
             return ApiError("HTTP_BROKEN", f"{call} got no whole answer ({type(error).__name__})")
-
-
-def _release() -> str:
-    try:
-        return version("outbox-relay")
-    except PackageNotFoundError:
-        return "checkout"

@@ -156,7 +156,7 @@ class Run:
         """
         from relay.upkeep.archive import in_run  # noqa: PLC0415 -- most jobs have no archive
 
-        return await in_run.sent(self, self._around.archive, "export", table)
+        return await in_run.run_errand(self, self._around.archive, "export", table)
 
     async def drop_exported(self, table: str | None = None) -> int:
         """Drop what was exported and verified 30 days ago, once its files were read back again; how many tables.
@@ -165,7 +165,7 @@ class Run:
         """
         from relay.upkeep.archive import in_run  # noqa: PLC0415 -- the same
 
-        return await in_run.sent(self, self._around.archive, "drop", table)
+        return await in_run.run_errand(self, self._around.archive, "drop", table)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:

@@ -27,7 +27,7 @@ class TableName:
     def of(cls, text: object, schema: str = "public") -> "TableName":
         """Read sources, shop.sources, or shop."with.dot". Raises ValueError with one sentence."""
         found = _NAME.fullmatch(text) if isinstance(text, str) else None
-        # A schema that is given is a name already, whatever quotes it has.
+        # The schema that is taken where the text names none is no text: it may begin with a quote of its own.
         parts = [schema if part is None else _unquoted(part) for part in found.groups()] if found else []
         if not parts or not all(part.strip() and len(part.encode()) <= MOST_BYTES for part in parts):
             raise ValueError(

@@ -114,6 +114,7 @@ class Provider:
     def __init__(self) -> None:
         self.at_once: dict[str, str] = {}
         self.receipts: dict[str, str] = {}
+        """One word of each phone for each of its pushes; the last one for all further ones."""
         self.busy = False
         self.sent: list[tuple[str, str]] = []
 
@@ -121,12 +122,18 @@ class Provider:
         """What it says."""
         given = json.loads(request.content)
         if request.url.path == "/receipts":
-            said = {each: self.receipts[token] for each in given if (token := each.partition("/")[2]) in self.receipts}
-            return httpx.Response(200, json=said)
+            return httpx.Response(200, json={each: said for each in given if (said := self._receipt(each))})
         if self.busy:
             return httpx.Response(429)
         self.sent += [(each["to"], each["name"]) for each in given]
         return httpx.Response(200, json=[self._taken(each["to"], each["name"]) for each in given])
+
+    def _receipt(self, ticket: str) -> str:
+        token = ticket.partition("/")[2]
+        said, _, later = self.receipts.get(token, "").partition(" ")
+        if later:
+            self.receipts[token] = later
+        return said
 
     def _taken(self, token: str, name: str) -> dict[str, str]:
         return {"error": self.at_once[token]} if token in self.at_once else {"ticket": name}
@@ -173,7 +180,7 @@ async def test_each_phone_of_a_batch_has_an_end_of_its_own(database: str) -> Non
     """Whom the provider does not know is deactivated, at once or by a receipt; the flag of the storm stays."""
     provider = Provider()
     provider.at_once = {"b": "gone", "c": "too long"}
-    provider.receipts = {"a": "ok", "d": "gone", "e": "too old", "f": "again"}
+    provider.receipts = {"a": "ok", "d": "gone", "e": "too old", "f": "again ok"}
     async with pushing(database, provider, *"abcdefg") as (deliveries, event):
         await deliveries.wait_for(f"{event}/a")
         flagged = asked(database, "select notified_at from storms where notified_at is not null")

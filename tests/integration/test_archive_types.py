@@ -17,7 +17,7 @@ from relay.dev.stack import Stack
 from relay.testing import fresh_database
 from relay.upkeep.archive import catalog
 from relay.upkeep.archive.columns import Kind
-from relay.upkeep.archive.parquet import Origin, Reader, Writer
+from relay.upkeep.archive.parquet import Provenance, Reader, Writer
 from relay.upkeep.archive.rows import Walk
 from relay.upkeep.archive.session import Session
 from relay.upkeep.table_name import TableName
@@ -185,7 +185,7 @@ def test_whatever_the_values_they_come_back(made: psycopg.Connection[Any], rows:
     assert oid
     layout = catalog.layout(session, oid, "made")
     file = BytesIO()
-    with Writer(file, layout, Origin("public.made", JANUARY, 1, 1)) as writer:
+    with Writer(file, layout, Provenance("public.made", JANUARY, 1, 1)) as writer:
         for group in Walk(session, "made", layout).groups((), 10**6):
             writer.write(group)
     reader = Reader(file, "a file")

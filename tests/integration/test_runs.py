@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from relay.errors import ConfigurationError, SchemaError
-from relay.operate.runs import Following, History, Wanted
+from relay.operate.runs import Following, HistoryReader, Wanted
 from relay.postgres.connect import connect_async
 from relay.upkeep.events import Status
 from tests.support.commands import Commands
@@ -59,13 +59,13 @@ def end(url: str, number: int, status: str = "done") -> None:
 
 
 @pytest.fixture
-async def history(database: str) -> AsyncIterator[History]:
+async def history(database: str) -> AsyncIterator[HistoryReader]:
     """That of a fresh database, for somebody who may only look."""
     async with await connect_async(as_viewer(database)) as connection:
-        yield History(connection, "public")
+        yield HistoryReader(connection, "public")
 
 
-async def test_what_is_wanted_is_what_is_found(history: History, database: str) -> None:
+async def test_what_is_wanted_is_what_is_found(history: HistoryReader, database: str) -> None:
     """The newest first, whichever index finds it."""
     done, failed = run(database), run(database, status="failed", code="HTTP_503")
     late, other = run(database, "other", "timed_out"), run(database, "other")
@@ -88,7 +88,7 @@ async def test_what_is_wanted_is_what_is_found(history: History, database: str) 
     assert await found(status=Status.RUNNING, job="other") == []
 
 
-async def test_who_follows_is_told_of_each_beginning_and_each_end_once(history: History, database: str) -> None:
+async def test_who_follows_is_told_of_each_beginning_and_each_end_once(history: HistoryReader, database: str) -> None:
     """Those that were at work before are told of when they end, and an id that appears late is told of too."""
     run(database)
     before = run(database, status="running")
@@ -117,10 +117,10 @@ async def test_a_schema_without_a_history_is_named(bare_database: str, database:
     """With the ways to one; and a role that may not read it with the way to that."""
     async with await connect_async(bare_database) as connection:
         with pytest.raises(SchemaError, match="has no history of jobs in schema 'public'; name its schema in "):
-            await History(connection, "public").require()
+            await HistoryReader(connection, "public").require()
     async with await connect_async(as_emitter(database)) as connection:
         with pytest.raises(ConfigurationError, match="may not read relay_runs and relay_schedule in schema 'public'"):
-            await History(connection, "public").require()
+            await HistoryReader(connection, "public").require()
 
 
 @pytest.fixture

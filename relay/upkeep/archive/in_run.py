@@ -20,8 +20,8 @@ _PROGRAM: Final = (
 _END_SECONDS: Final = 1.0
 
 
-async def sent(run: "Run", address: Address | None, what: What, table: str | None) -> int:
-    """How many files were written, or sealed tables dropped."""
+async def run_errand(run: "Run", address: Address | None, what: What, table: str | None) -> int:
+    """Have a child do it; answer with the number of files that were written, or of sealed tables that were dropped."""
     if address is None:
         raise ConfigurationError("nothing here knows of an archive: export from a job that `relay` or `consumers` runs")
     child = await asyncio.create_subprocess_exec(
@@ -85,6 +85,6 @@ async def _ended(child: Process) -> None:
     except TimeoutError:
         child.kill()
         await child.wait()
-    except BaseException:
+    except BaseException:  # a cancellation, too, leaves no child behind
         child.kill()
         raise

@@ -25,7 +25,7 @@ _BATCH_ROWS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class Provenance:
     """Where the rows of a file come from."""
 
     origin: str
@@ -70,9 +70,9 @@ class Digest:
 class Writer:
     """One file."""
 
-    def __init__(self, file: BinaryIO, layout: Layout, origin: Origin) -> None:
+    def __init__(self, file: BinaryIO, layout: Layout, provenance: Provenance) -> None:
         self._columns = layout.columns
-        self._schema = _schema(layout, origin)
+        self._schema = _schema(layout, provenance)
         self.digest = Digest(file)
         self._writer = pq.ParquetWriter(
             pa.PythonFile(self.digest, mode="w"),
@@ -129,13 +129,13 @@ class Reader:
                 yield list(zip(*columns, strict=True))
 
 
-def _schema(layout: Layout, origin: Origin) -> pa.Schema:
+def _schema(layout: Layout, provenance: Provenance) -> pa.Schema:
     """Nothing here is of the moment: the same rows make the same file."""
     about = {
-        "origin": origin.origin,
-        "month": months.written(origin.month),
-        "part": origin.part,
-        "file": origin.number,
+        "origin": provenance.origin,
+        "month": months.written(provenance.month),
+        "part": provenance.part,
+        "file": provenance.number,
         "release": release(),
         "key": [column.name for column in layout.key],
         "columns": [

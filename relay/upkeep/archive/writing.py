@@ -9,7 +9,7 @@ from relay.upkeep.archive import catalog, crash_points, months, names, record
 from relay.upkeep.archive.bounds import Bounds
 from relay.upkeep.archive.catalog import Layout
 from relay.upkeep.archive.crash_points import Point
-from relay.upkeep.archive.parquet import Origin, Writer
+from relay.upkeep.archive.parquet import Provenance, Writer
 from relay.upkeep.archive.record import Export, File
 from relay.upkeep.archive.rows import Group, Walk
 from relay.upkeep.archive.session import Session, archived, template
@@ -70,10 +70,10 @@ class _Groups:
 def _written(  # noqa: PLR0913, PLR0917 -- what a file is made of
     store: Store, export: Export, layout: Layout, groups: _Groups, watch: Watch, bounds: Bounds
 ) -> File:
-    origin = Origin(export.origin, export.month, export.part, len(export.files) + 1)
+    provenance = Provenance(export.origin, export.month, export.part, len(export.files) + 1)
     table = catalog.table_of(export.origin)
     with store.draft(names.folder_of(table)) as draft:
-        with Writer(draft.file, layout, origin) as writer:
+        with Writer(draft.file, layout, provenance) as writer:
             rows, last = 0, groups.before
             for group in groups:
                 watch.check()
@@ -84,7 +84,7 @@ def _written(  # noqa: PLR0913, PLR0917 -- what a file is made of
                 if writer.digest.bytes >= bounds.bytes:
                     break
         sha256, size = writer.digest.sha256, writer.digest.bytes
-        name = names.of_file(table, export.month, export.part, origin.number, sha256)
+        name = names.of_file(table, export.month, export.part, provenance.number, sha256)
         crash_points.reached(Point.PUT_BEFORE)
         draft.keep(name, watch.check)
     crash_points.reached(Point.PUT_AFTER)

@@ -1,3 +1,4 @@
+-- Months of what goes along have their places, too, before it goes.
 ,
        array(select distinct {month}::text
                from mover_page

@@ -1,4 +1,4 @@
-"""Times, as an operator writes them."""
+"""Times, as an operator writes them and as a script is told them."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -34,3 +34,16 @@ def test_how_long_ago_is_told_from_now() -> None:
     assert moment.before(NOON, timedelta(hours=2)) == NOON - timedelta(hours=2)
     assert moment.before(NOON, NOON) == NOON
     assert moment.before(NOON, None) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("2024-01-31 13:00:00.5+01", "2024-01-31T12:00:00.500000Z"),
+        ("infinity", "infinity"),
+        ("12024-01-31 12:00:00+00", "12024-01-31 12:00:00+00"),
+    ],
+)
+def test_a_script_is_told_a_time_of_postgres_as_rfc_3339(text: str, told: str) -> None:
+    """What Python has no time for stays as Postgres wrote it."""
+    assert moment.rfc3339_of(text) == told
