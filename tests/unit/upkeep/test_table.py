@@ -58,7 +58,6 @@ def test_what_is_left_out_has_a_default() -> None:
 @example('"', "0")
 @example('"shop"', "orders")
 @given(NAMES, NAMES)
-@example('"00', "name")
 def test_a_name_is_read_as_it_was_written(schema: str, name: str) -> None:
     """Whatever is in it."""
     known = TableName(schema, name)
