@@ -147,4 +147,14 @@ class JobRunner:
 def _ended(run: Run, ending: Ending, seconds: float) -> RunEnded:
     # What ended it is one error more than those that did not.
     errors = run.errors + (ending.status is not Status.DONE)
-    return RunEnded(run.job, run.slot, run.worker, ending.status, dict(run.counters), errors, seconds, ending.error)
+    return RunEnded(
+        run.job,
+        run.slot,
+        run.worker,
+        ending.status,
+        dict(run.counters),
+        errors,
+        seconds,
+        ending.error,
+        run.last_fault,
+    )
