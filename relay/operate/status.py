@@ -210,9 +210,8 @@ def _jobs(failing: Sequence[Failing] | None) -> list[str]:
         return []
     named = ", ".join(f"{job.job} ({job_ended(job.status, job.errors, job.error_code)})" for job in failing[:SHOWN])
     more = f" and {len(failing) - SHOWN} more" if len(failing) > SHOWN else ""
-    return [
-        f"jobs      {len(failing)} did not end well or had errors last time: {named}{more}; python -m relay runs --failed"
-    ]
+    said = f"{len(failing)} did not end well or had errors last time: {named}{more}"
+    return [f"jobs      {said}; python -m relay runs --failed"]
 
 
 def keys_blocked(keys: Keys) -> str:

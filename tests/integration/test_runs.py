@@ -211,7 +211,7 @@ def test_what_cannot_be_meant_is_refused(command: Commands, words: tuple[str, ..
 
 
 def test_status_names_jobs_whose_last_run_failed(command: Commands, database: str) -> None:
-    """One that is at work has not ended, one that has done well since and one of old are not named; one with faults is."""
+    """One that is at work has not ended, one that did well since or is of old is not named, one with faults is."""
     run(database, "healed", "failed")
     run(database, "removed", "failed", ended="37 hours")
     run(database, "export", code="OSError", errors=2)
