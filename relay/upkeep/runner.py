@@ -65,7 +65,7 @@ class JobRunner:
         except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
             raise self._unfit(error) from error
         if slot is None:
-            return Report()
+            return Report(due=False)
         self._vain = 0
         worker = f"{self._job.name}:{socket.gethostname()}:{os.getpid()}:{uuid4()}"
         around = self._shared.around

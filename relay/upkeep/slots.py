@@ -85,3 +85,18 @@ class Slots:
         answer = _Answer(taken, moment(now), None if last is None else moment(last), by)
         self._clock.heard(answer.now)
         return answer
+
+
+class SlotNow(Slots):
+    """The same where a job is to run, due or not: its slot is this moment, and none before it runs any more."""
+
+    async def take(self) -> datetime | None:
+        """The slot that is now ours, or None where others were faster again and again. Raises what the session does."""
+        answer = await self._ask(None, _NEVER_OVER)
+        for _ in range(_TRIES):
+            slot = answer.now
+            answer = await self._ask(slot, _NEVER_OVER)
+            if answer.taken:
+                self._last = slot
+                return slot
+        return None
