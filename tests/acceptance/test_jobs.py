@@ -210,7 +210,7 @@ def test_a_tick_that_is_stopped_cancels_its_job_too(shop: Commands, database: st
         ({"RELAY_APP": "shop:http"}, "relay: WORKER_API_BASE_URL is not set; write it like https://api.internal (job "),
         (
             {"RELAY_APP": "shop:http", "WORKER_API_BASE_URL": "http://localhost:1"},
-            "relay: WORKER_API_SERVICE_TOKEN is not set, and nothing is called without one (job 'call' calls the API)",
+            "relay: WORKER_API_SERVICE_TOKEN is not set, and nothing is called without one; set it to what",
         ),
     ],
 )
@@ -251,7 +251,7 @@ def test_the_doctor_names_jobs_that_nobody_runs(relay: Commands, database: str, 
 
     assert found() == [f"{job} has never been begun" for job in ("ingest", "digest", "leap")]
     assert relay("tick", **JOBS_ALONE).returncode == 0
-    assert found() == ["3 of these settings have their slots taken"]
+    assert found() == ["of 3 job(s) that these settings name, each has its slots taken"]
     with psycopg.connect(database) as connection:
         connection.execute("drop table relay_schedule")
-    assert found() == ['they cannot run: relation "relay_schedule" does not exist']
+    assert found() == ["they cannot run: the schema has no table relay_schedule, which comes with version 6"]
