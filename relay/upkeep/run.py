@@ -45,6 +45,8 @@ class Surroundings:
     schema: str
     """The schema of `relay_schedule` and `relay_runs`."""
     observe: Observe
+    schema_setting: str = "RELAY_SCHEMA"
+    """The setting that names this schema."""
     api: Api | None = None
     """Calls the internal API of HTTP jobs."""
     archive: "Address | None" = None

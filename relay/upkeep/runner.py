@@ -63,7 +63,7 @@ class JobRunner:
         try:
             slot = await self._slots.take()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
-            raise self._unfit(error) from error
+            raise await self._unfit(error) from error
         if slot is None:
             return Report(due=False)
         self._vain = 0
@@ -131,12 +131,18 @@ class JobRunner:
             await history.prune(run)
         return Report(processed=1, errors=ended.errors)
 
-    def _unfit(self, error: psycopg.Error) -> ConfigurationError:
-        schema = self._shared.around.schema
+    async def _unfit(self, error: psycopg.Error) -> ConfigurationError:
+        schema, setting = self._shared.around.schema, self._shared.around.schema_setting
         if isinstance(error, psycopg.errors.UndefinedTable):
+            if not await self._slots.has_schema(schema):
+                return SchemaError(
+                    f"the database has no schema {schema!r}, which {setting} names; correct the name there, or in "
+                    "DATABASE_URL that of the database"
+                )
             return SchemaError(
-                f"schema {schema!r} has no table relay_schedule: jobs need version 6 of the outbox, or version 2 "
-                "of the inbox; bring it up with: python -m relay migrate, or python -m consumers migrate"
+                f"schema {schema!r}, which {setting} names, has no table relay_schedule: jobs need version 6 of the "
+                "outbox, or version 2 of the inbox; name another schema there, or bring this one up with: "
+                "python -m relay migrate, or python -m consumers migrate"
             )
         return ConfigurationError(
             f"jobs may not write in schema {schema!r}: {error.diag.message_primary}; the owner of relay_schedule and "

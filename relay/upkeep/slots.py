@@ -6,6 +6,8 @@ from math import inf
 from typing import Final
 from uuid import uuid4
 
+import psycopg
+
 from relay.postgres.session import Session
 from relay.upkeep.database_clock import DatabaseClock, moment
 from relay.upkeep.jobs import Job
@@ -53,6 +55,14 @@ class Slots:
             if due is None or (answer.last is not None and due <= answer.last):
                 return answer.last if answer.by == self._by and answer.last != self._used else None
         return None
+
+    async def has_schema(self, schema: str) -> bool:
+        """Whether there is one of this name, as far as the database tells."""
+        try:
+            ((there,),) = await self._session.ask("schema_there", {"schema": schema})
+        except psycopg.Error:  # whoever asks has an error to tell already
+            return True
+        return bool(there)
 
     def use(self, slot: datetime) -> None:
         """Note that something came of a slot, were it that it is skipped."""

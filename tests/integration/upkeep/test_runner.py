@@ -280,7 +280,8 @@ async def test_a_schema_without_these_tables_is_named(database: str) -> None:
         connection.execute("alter table relay_schedule rename to elsewhere")
     async with Replica(database, job_of(counted)) as replica:
         with pytest.raises(
-            SchemaError, match=r"no table relay_schedule: jobs need version 6 .* python -m relay migrate"
+            SchemaError,
+            match=r"which RELAY_SCHEMA names, has no table relay_schedule: jobs need version 6 .* relay migrate",
         ):
             await replica.run_once()
         with psycopg.connect(database) as connection:

@@ -115,6 +115,7 @@ async def test_the_place_of_a_failure_begins_with_the_job_s_own_line() -> None:
         raise AssertionError
 
     ending = await Execution(job, lost(), lambda _: None).run(1)
+    assert isinstance(ending.error, Exception)
     log = Log("info")
     log.tell(ended(Status.FAILED, error=ending.error))
 
