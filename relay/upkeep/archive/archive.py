@@ -39,6 +39,11 @@ class Done:
     stopped: bool = False
     """Whether whoever watches has ended it."""
 
+    @property
+    def any(self) -> bool:
+        """Whether anything was achieved."""
+        return bool(self.files or self.verified or self.dropped)
+
     def keep(self, file: File, watch: Watch) -> None:
         """One more file is where it belongs."""
         self.files += 1
@@ -70,7 +75,7 @@ class Archive:
     def require(self) -> None:
         """Raise ConfigurationError where files could be neither written nor read."""
         _require_parquet()
-        self._place.open()
+        self._place.open().require()
 
     @property
     def role(self) -> str:
@@ -93,6 +98,7 @@ class Archive:
         done = Done(origin)
         with self._at_work(origin, watch, done) as (session, store, careful):
             _require_month(session, origin, month)
+            store.require_writable(names.folder_of(catalog.table_of(origin)))
             for export in record.exports(session, origin, month) if again else ():
                 if export.state is not State.DROPPED:
                     _begin_again(session, export)
@@ -185,6 +191,7 @@ class Archive:
         """The table's lock, a session to work with, and the place; who watches is asked, and the lock as well."""
         _require_parquet()
         store = self._place.open()
+        store.require()
         with alone(self._connect, self._schema, origin) as ping, self._session() as session:
 
             def check() -> None:
