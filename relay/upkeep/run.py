@@ -162,7 +162,8 @@ class Run:
     async def drop_exported(self, table: str | None = None) -> int:
         """Drop what was exported and verified 30 days ago, once its files were read back again; how many tables.
 
-        Counted as exports_dropped. A file that is missing or changed is a fault, and keeps its rows. Raises as export does.
+        Counted as exports_dropped. A file that is missing or changed is a fault, and keeps its rows.
+        Raises as export does.
         """
         from relay.upkeep.archive import in_run  # noqa: PLC0415 -- the same
 

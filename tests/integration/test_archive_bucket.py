@@ -12,7 +12,7 @@ import pytest
 
 from relay.upkeep.archive.archive import Archive
 from relay.upkeep.archive.place import Place
-from relay.upkeep.archive.record import Insistence
+from relay.upkeep.archive.record import Insistence, State
 from relay.upkeep.archive.store import UnusablePlaceError
 from relay.upkeep.archive.watch import StoppedError
 from relay.upkeep.table_name import TableName
@@ -70,10 +70,12 @@ def test_an_object_that_is_lost_or_changed_keeps_the_rows(shelf: Shelf, there: B
     there.write(key, b"something else")
     changed = files.drop(shelf.origin, JANUARY, Insistence("ana", "a test")).faults
     there.empty()
-    missing = files.drop(shelf.origin, JANUARY, Insistence("ana", "a test")).faults
+    missing = files.export(shelf.origin, JANUARY).faults
+    (doubted,) = files.standing(shelf.origin).exports
 
     assert "is not what was written" in str(changed[0])
     assert "is missing at s3://archive/months" in str(missing[0])
+    assert (doubted.state, doubted.drop_eligible_at) == (State.SEALED, None)
     assert exists(shelf.database, "archive.sources_2026_01_p1")
     files.export(shelf.origin, JANUARY, again=True)
     assert not files.verify(shelf.origin).faults
