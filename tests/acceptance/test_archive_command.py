@@ -112,6 +112,9 @@ def test_a_file_that_is_gone_fails_and_says_what_helps(relay: Commands, database
     (file,) = (tmp_path / "files").glob("*/*")
     file.unlink()
 
+    reader = relay("archive", "verify", DATABASE_URL=as_viewer(database))
+    assert (reader.returncode, "is missing at" in reader.stderr) == (1, True)
+    assert "still counts as verified: role" in reader.stderr
     failed = relay("archive", "drop", "--table", "sources", "--month", FIRST, *NOW)
     checked = relay("archive", "verify")
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from tempfile import TemporaryFile, gettempdir
 from typing import BinaryIO
 
-from relay.errors import ArchiveError
+from relay.errors import ArchiveError, ConfigurationError
 from relay.upkeep.archive import record
 from relay.upkeep.archive.parquet import Reader
 from relay.upkeep.archive.record import Export, File, State
@@ -48,10 +48,18 @@ def read_all_back(session: Session, store: Store, export: Export, watch: Watch) 
         for number, file in enumerate(export.files, 1):
             with read_back(store, export, file, watch):
                 watch.tell(f"of {len(export.files)} file(s) read back", number)
-    except DamageError:
+    except DamageError as error:
         if export.state is State.VERIFIED:
-            record.doubt(session, export)
+            _doubt(session, export, error)
         raise
+
+
+def _doubt(session: Session, export: Export, damage: DamageError) -> None:
+    try:
+        record.doubt(session, export)
+    except ConfigurationError as error:
+        # Whoever may only read is told of the file all the same.
+        raise DamageError(f"{damage}. Its part still counts as verified: {error}") from damage
 
 
 def _copied(store: Store, file: File, copy: BinaryIO, watch: Watch) -> str:
