@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
+from psycopg import errors as pg
 from psycopg import sql
 
 from relay.errors import ConfigurationError
 from relay.upkeep.table import Child, Table
 from relay.upkeep.table_name import TableName
-from relay.upkeep.transactions import Transactions
+from relay.upkeep.transactions import Transactions, template
 
 ZONED: Final = "timestamp with time zone"
 UNZONED: Final = "timestamp without time zone"
@@ -53,6 +54,8 @@ class Relation:
     columns: tuple[Column, ...]
     key: tuple[Column, ...]
     """What tells its rows apart; nothing where nobody asked."""
+    orders: tuple[str, ...]
+    """In which schema the operators are that a column of the key is ordered by."""
     age: Column
 
     def of(self, column: Column) -> sql.Identifier:
@@ -97,11 +100,11 @@ class Catalog:
         seconds = table.after.total_seconds()
         ((cutoff, role),) = await self._asked("catalog_cutoff", seconds=seconds, before=before)
         found = await self._found(table.place, table, role, held=True)
-        key = await self._key(found, table)
+        key, orders = await self._key(found, table)
         archived = table.to == "archive"
         age = found.dated(table.age, "age")
         born = found.dated(table.born, "born") if table.born is not None else None
-        parent = found.relation(key, age)
+        parent = found.relation(key, orders, age)
         branches = tuple([await self._branch(parent, child, role, archived=archived) for child in table.children])
         described = Described(table, parent, born, branches, cutoff, role)
         if archived:
@@ -123,6 +126,7 @@ class Catalog:
                 f"nobody archive; run: alter role {_written(role)} bypassrls"
             )
         column = found.named(child.column, "the column")
+        await self._require_comparable(parent, found, column)
         age = found.dated(child.age, "age")
         if archived and not age.never_null:
             raise ConfigurationError(
@@ -136,13 +140,31 @@ class Catalog:
                 f"create index concurrently on {found.origin} ({_written(column.name)})"
             )
         keys = await self._asked("catalog_keys", oid=found.oid) if archived else []
-        if archived and not any(primary for primary, _ in keys):
+        if archived and not any(primary for primary, *_ in keys):
             raise ConfigurationError(
                 f"{found.origin} has no primary key, by which no row of it is archived twice; add one: "
                 f"alter table {found.origin} add column row_id bigint generated always as identity primary key"
             )
-        key = next((found.all_of(columns) for primary, columns in keys if primary), ())
-        return Branch(found.relation(key, age), column)
+        key, orders = next(((columns, orders) for primary, columns, orders in keys if primary), ((), ()))
+        return Branch(found.relation(found.all_of(key), tuple(orders), age), column)
+
+    async def _require_comparable(self, parent: Relation, found: "_Found", column: Column) -> None:
+        key, order = parent.key[0], parent.orders[0]
+        refers = template(
+            "catalog_refers",
+            child=found.place.sql,
+            column=column.sql,
+            parent=parent.place.sql,
+            key=key.sql,
+            order=sql.Identifier(order),
+        )
+        try:
+            await self._say.do(refers)
+        except (pg.UndefinedFunction, pg.AmbiguousFunction) as error:
+            raise ConfigurationError(
+                f"{found.origin}.{column.name} is {column.type}, and cannot be compared with {parent.origin}.{key.name}, "
+                f"which is {key.type}; run: alter table {found.origin} alter column {_written(column.name)} type {key.type}"
+            ) from error
 
     async def _found(self, place: TableName, wanted: Table | Child, role: str, *, held: bool) -> "_Found":
         rows = await self._asked("catalog_table", schema=place.schema, name=place.name, held=held)
@@ -164,7 +186,7 @@ class Catalog:
         columns = await self._asked("catalog_columns", oid=oid)
         return _Found(place, oid, origin, shape, has_policies, {row[0]: Column(*row) for row in columns})
 
-    async def _key(self, found: "_Found", table: Table) -> tuple[Column, ...]:
+    async def _key(self, found: "_Found", table: Table) -> tuple[tuple[Column, ...], tuple[str, ...]]:
         keys = await self._asked("catalog_keys", oid=found.oid)
         for name in table.key:
             if not found.named(name, "key").never_null:
@@ -172,9 +194,9 @@ class Catalog:
                     f"{found.origin}.{name} may be null, and cannot be walked along; "
                     f"run: alter table {found.origin} alter column {_written(name)} set not null"
                 )
-        for primary, columns in keys:
+        for primary, columns, orders in keys:
             if tuple(columns) == table.key or (primary and not table.key):
-                return found.all_of(columns)
+                return found.all_of(columns), tuple(orders)
         if table.key:
             listed = ", ".join(map(_written, table.key))
             raise ConfigurationError(
@@ -243,8 +265,8 @@ class _Found:
     def all_of(self, names: Sequence[str]) -> tuple[Column, ...]:
         return tuple(self.columns[name] for name in names)
 
-    def relation(self, key: tuple[Column, ...], age: Column) -> Relation:
-        return Relation(self.place, self.oid, self.origin, self.shape, tuple(self.columns.values()), key, age)
+    def relation(self, key: tuple[Column, ...], orders: tuple[str, ...], age: Column) -> Relation:
+        return Relation(self.place, self.oid, self.origin, self.shape, tuple(self.columns.values()), key, orders, age)
 
 
 def _written(name: str) -> str:
