@@ -162,8 +162,9 @@ class Catalog:
             await self._say.do(refers)
         except (pg.UndefinedFunction, pg.AmbiguousFunction) as error:
             raise ConfigurationError(
-                f"{found.origin}.{column.name} is {column.type}, and cannot be compared with {parent.origin}.{key.name}, "
-                f"which is {key.type}; run: alter table {found.origin} alter column {_written(column.name)} type {key.type}"
+                f"{found.origin}.{column.name} is {column.type}, and cannot be compared with "
+                f"{parent.origin}.{key.name}, which is {key.type}; name another column, or run: "
+                f"alter table {found.origin} alter column {_written(column.name)} type {key.type}"
             ) from error
 
     async def _found(self, place: TableName, wanted: Table | Child, role: str, *, held: bool) -> "_Found":

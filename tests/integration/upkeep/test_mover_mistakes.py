@@ -16,7 +16,8 @@ TABLES = """
     create table sources (id bigint primary key, name text unique, at timestamptz not null, nine integer);
     create unique index on sources (nine desc);
     create unique index sources_young on sources (at) where nine > 1;
-    create table lines (id bigint primary key, source_id bigint, at timestamptz, made timestamptz not null, nine bigint);
+    create table lines (id bigint primary key, source_id bigint, at timestamptz, made timestamptz not null,
+        nine bigint);
     create index on lines (source_id);
     create table bare (source_id bigint, made timestamptz not null);
     create index on bare (source_id);
@@ -71,7 +72,7 @@ def filled(database: str) -> str:
         (sources(children=(Child("lines", "source_id", "at"),)), r"public.lines.at may be null.*set not null"),
         (
             sources(children=(Child("lines", "id", "made"), Child("bare", "made", "made"))),
-            r"public.bare.made is timestamp with time zone, and cannot be compared with public.sources.id, which is bigint",
+            r"public.bare.made is timestamp with time zone, and cannot be compared with public.sources.id",
         ),
         (sources(children=(Child("lines", "nine", "made"),)), r"public.lines has no index that begins with nine"),
         (sources(children=(Child("bare", "source_id", "made"),)), r"public.bare has no primary key"),
@@ -155,6 +156,10 @@ async def test_a_name_that_leaves_no_room_for_a_month_is_refused(database: str) 
             "alter table pairs rename column at to since",
             r"archive.pairs is partitioned by at, and the age of public.pairs is since",
         ),
+        (
+            "alter table pairs drop column b; alter table pairs add primary key (a)",
+            r"archive.pairs.b is never null .* has no such column by now; seal each month: .* --table public",
+        ),
     ],
 )
 async def test_an_archived_table_that_does_not_fit_is_refused(filled: str, change: str, sentence: str) -> None:
@@ -163,8 +168,24 @@ async def test_an_archived_table_that_does_not_fit_is_refused(filled: str, chang
     await move(filled, sources(name="pairs"))
     do(filled, change)
     (age,) = asked(filled, "select attname from pg_attribute where attrelid = 'pairs'::regclass and attnum = 3")
+    shelved = "select count(*) from pg_attribute where attrelid = 'archive.pairs'::regclass"
+    before = asked(filled, shelved)
     with pytest.raises(ConfigurationError, match=sentence):
         await move(filled, sources(name="pairs", age=age))
+    assert asked(filled, shelved) == before
+
+
+async def test_a_column_of_the_key_that_was_renamed_is_told_with_what_renames_it_there(filled: str) -> None:
+    """Nothing was added by then that would be in the way."""
+    do(filled, "insert into pairs values (1, 1, '2024-02-03')")
+    await move(filled, sources(name="pairs"))
+    do(filled, "alter table pairs add remark integer", 'alter table pairs rename column b to "New"')
+    do(filled, "insert into pairs values (1, 2, '2024-02-03')")
+    with pytest.raises(ConfigurationError, match=r"archive.pairs.b is never null in pairs_2024_02") as refused:
+        await move(filled, sources(name="pairs"))
+    do(filled, str(refused.value).partition("run: ")[2].partition(";")[0])
+    assert (await move(filled, sources(name="pairs"))).moved == 1
+    assert asked(filled, 'select "New" from archive.pairs order by 1') == [1, 2]
 
 
 async def test_a_month_that_is_in_the_way_is_named(filled: str) -> None:
