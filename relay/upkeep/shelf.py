@@ -8,7 +8,7 @@ from typing import Final
 from psycopg import errors as pg
 from psycopg import sql
 
-from relay.errors import ConfigurationError
+from relay.errors import ConfigurationError, MoveError
 from relay.upkeep.archive.months import in_names
 from relay.upkeep.catalog import Column, Relation
 from relay.upkeep.table_name import ARCHIVE, TableName
@@ -126,15 +126,16 @@ class Shelf:
             return
         renamed = self._renamed(known, known[gone])
         raise ConfigurationError(
-            f"{self.place}.{gone} is never null in {', '.join(sorted(state.months))}, and {self.relation.origin} has no "
-            "such column by now; "
+            f"{self.place}.{gone} is never null in {', '.join(sorted(state.months))}, and {self.relation.origin} has "
+            "no such column by now; "
             + (
                 f"where it was renamed, run: alter table {self.place.sql.as_string(None)} rename column "
                 f"{_written(gone)} to {_written(renamed)}; where it was dropped, "
                 if renamed
                 else ""
             )
-            + f"seal each month: python -m relay archive export --table {self.relation.origin} --month ..."
+            + "seal each month: python -m relay archive export "
+            f"--table {self.relation.origin} --month ..."
         )
 
     def _renamed(self, known: Mapping[str, str], kind: str) -> str | None:
@@ -154,13 +155,23 @@ class Shelf:
     async def _add_columns(self, say: Transactions, known: Mapping[str, str]) -> None:
         for column in self.relation.columns:
             if column.name not in known:
-                await self._make(say, template("shelf_add", shelf=self.place.sql, column=_defined(column)))
+                await self._add(say, column)
             elif known[column.name] != column.type:
                 raise ConfigurationError(
                     f"{self.place}.{column.name} is {known[column.name]}, and {self.relation.origin}.{column.name} is "
                     f"{column.type} by now; run: alter table {self.place.sql.as_string(None)} alter column "
                     f"{column.sql.as_string(None)} type {column.type}"
                 )
+
+    async def _add(self, say: Transactions, column: Column) -> None:
+        try:
+            await self._make(say, template("shelf_add", shelf=self.place.sql, column=_defined(column)))
+        except pg.LockNotAvailable as error:
+            raise MoveError(
+                f"{self.place} could not be given the column {column.name}, which {self.relation.origin} has by now: "
+                "another transaction reads it or a month of it, such as a backup; the next run tries again. End that "
+                "transaction where it is to be sooner (pg_locks names it). No row was moved"
+            ) from error
 
     async def _make(self, say: Transactions, *statements: sql.Composable) -> None:
         try:
