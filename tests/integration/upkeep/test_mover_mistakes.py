@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from relay.errors import ConfigurationError, SchemaError
+from relay.errors import ConfigurationError, MoveError, SchemaError
 from relay.upkeep.table import Child, Table
 from tests.support.moving import asked, do, move
 
@@ -208,6 +208,36 @@ async def test_columns_that_came_since_are_archived_too(filled: str) -> None:
     do(filled, "insert into pairs values (1, 2, '2024-02-04')")
     await move(filled, sources(name="pairs"))
     assert asked(filled, 'select row(b, "New")::text from archive.pairs order by b') == ["(1,)", "(2,1.50)"]
+
+
+async def test_a_column_that_cannot_be_added_while_somebody_reads_the_archive_is_told(filled: str) -> None:
+    """And is, as soon as they have done; who wants to read waits behind that for half a second at most."""
+    do(filled, "insert into pairs values (1, 1, '2024-02-03')")
+    await move(filled, sources(name="pairs"))
+    do(filled, "alter table pairs add column remark text", "insert into pairs values (1, 2, '2024-02-04', 'kept')")
+    with psycopg.connect(filled) as backup:
+        backup.execute("lock table archive.pairs_2024_02 in access share mode")
+        with pytest.raises(MoveError, match=r"archive.pairs could not be given the column remark"):
+            await move(filled, sources(name="pairs"))
+    assert (await move(filled, sources(name="pairs"))).moved == 1
+    assert asked(filled, "select remark from archive.pairs where b = 2") == ["kept"]
+
+
+async def test_a_server_that_takes_no_changes_is_told(filled: str) -> None:
+    """Such as a standby, once a failover has made it one."""
+    do(filled, "insert into pairs values (1, 1, '2024-02-03')")
+    with pytest.raises(MoveError, match=r"no further rows of public.pairs were moved, for the server takes no changes"):
+        await move(
+            make_conninfo(filled, options="-c default_transaction_read_only=on"), sources(name="pairs", to="nowhere")
+        )
+
+
+async def test_a_table_that_somebody_has_for_himself_when_a_run_begins_is_told(filled: str) -> None:
+    """The next run goes on."""
+    with psycopg.connect(filled) as somebody:
+        somebody.execute("lock table pairs")
+        with pytest.raises(MoveError, match=r"somebody was in the way, .* due to lock timeout"):
+            await move(filled, sources(name="pairs", to="nowhere"))
 
 
 async def test_a_schema_without_the_tables_is_told(bare_database: str) -> None:
