@@ -95,7 +95,7 @@ class Archive:
             _require_month(session, origin, month)
             for export in record.exports(session, origin, month) if again else ():
                 if export.state is not State.DROPPED:
-                    _begin_again(session, export)
+                    _begin_again(session, export, careful)
             self._finish(session, store, origin, month, done, careful)
             for partition in seal.due(session, origin, month):
                 seal.seal(session, origin, partition, careful)
@@ -203,13 +203,14 @@ class Archive:
             yield session
 
 
-def _begin_again(session: Session, export: Export) -> None:
-    """Have the files of a part count no more, which is for as long as its rows are there."""
+def _begin_again(session: Session, export: Export, watch: Watch) -> None:
+    """Have the files of a part count no more, which is for as long as its rows are there; corrected, they stay so."""
     if catalog.oid_of(session, ARCHIVE, export.sealed) is None:
         raise ArchiveError(
             f"there is no table archive.{export.sealed}, from which {export.shown} would be exported again; its files "
             "are what there is, bring back a copy of those that are not whole. Nothing was changed"
         )
+    seal.freeze_again(session, export.sealed, watch)
     record.forget_files(session, export)
 
 
