@@ -56,6 +56,8 @@ class Relation:
     """What tells its rows apart; nothing where nobody asked."""
     orders: tuple[str, ...]
     """In which schema the operators are that a column of the key is ordered by."""
+    are_found: bool
+    """Whether a session of the mover finds those where no schema is named."""
     age: Column
 
     def of(self, column: Column) -> sql.Identifier:
@@ -90,9 +92,10 @@ class Described:
 
 
 class Catalog:
-    """Asks for a table. Raises ConfigurationError for what cannot be worked on."""
+    """Asks for a table; `say` says what pages say, too. Raises ConfigurationError for what cannot be worked on."""
 
-    def __init__(self, say: Transactions) -> None:
+    def __init__(self, ask: Transactions, say: Transactions) -> None:
+        self._ask = ask
         self._say = say
 
     async def described(self, table: Table, before: float | None = None) -> Described:
@@ -100,11 +103,11 @@ class Catalog:
         seconds = table.after.total_seconds()
         ((cutoff, role),) = await self._asked("catalog_cutoff", seconds=seconds, before=before)
         found = await self._found(table.place, table, role, held=True)
-        key, orders = await self._key(found, table)
+        index = await self._key(found, table)
         archived = table.to == "archive"
         age = found.dated(table.age, "age")
         born = found.dated(table.born, "born") if table.born is not None else None
-        parent = found.relation(key, orders, age)
+        parent = found.relation(index, age)
         branches = tuple([await self._branch(parent, child, role, archived=archived) for child in table.children])
         described = Described(table, parent, born, branches, cutoff, role)
         if archived:
@@ -139,14 +142,14 @@ class Catalog:
                 f"{found.origin} has no index that begins with {column.name}: each page would read all of it; run: "
                 f"create index concurrently on {found.origin} ({_written(column.name)})"
             )
-        keys = await self._asked("catalog_keys", oid=found.oid) if archived else []
-        if archived and not any(primary for primary, *_ in keys):
+        indexes = await self._indexes(found) if archived else []
+        primary = next((index for index in indexes if index.is_primary), None)
+        if archived and primary is None:
             raise ConfigurationError(
                 f"{found.origin} has no primary key, by which no row of it is archived twice; add one: "
                 f"alter table {found.origin} add column row_id bigint generated always as identity primary key"
             )
-        key, orders = next(((columns, orders) for primary, columns, orders in keys if primary), ((), ()))
-        return Branch(found.relation(found.all_of(key), tuple(orders), age), column)
+        return Branch(found.relation(primary or _Index(), age), column)
 
     async def _require_comparable(self, parent: Relation, found: "_Found", column: Column) -> None:
         key, order = parent.key[0], parent.orders[0]
@@ -159,7 +162,7 @@ class Catalog:
             order=sql.Identifier(order),
         )
         try:
-            await self._say.do(refers)
+            await self._ask.do(refers)
         except (pg.UndefinedFunction, pg.AmbiguousFunction) as error:
             raise ConfigurationError(
                 f"{found.origin}.{column.name} is {column.type}, and cannot be compared with "
@@ -187,17 +190,21 @@ class Catalog:
         columns = await self._asked("catalog_columns", oid=oid)
         return _Found(place, oid, origin, shape, has_policies, {row[0]: Column(*row) for row in columns})
 
-    async def _key(self, found: "_Found", table: Table) -> tuple[tuple[Column, ...], tuple[str, ...]]:
-        keys = await self._asked("catalog_keys", oid=found.oid)
+    async def _indexes(self, found: "_Found") -> list["_Index"]:
+        (rows,) = await self._say.do(self._say.call("catalog_keys", {"oid": found.oid}))
+        return [_Index(*row) for row in rows]
+
+    async def _key(self, found: "_Found", table: Table) -> "_Index":
+        indexes = await self._indexes(found)
         for name in table.key:
             if not found.named(name, "key").never_null:
                 raise ConfigurationError(
                     f"{found.origin}.{name} may be null, and cannot be walked along; "
                     f"run: alter table {found.origin} alter column {_written(name)} set not null"
                 )
-        for primary, columns, orders in keys:
-            if tuple(columns) == table.key or (primary and not table.key):
-                return found.all_of(columns), tuple(orders)
+        for index in indexes:
+            if tuple(index.columns) == table.key or (index.is_primary and not table.key):
+                return index
         if table.key:
             listed = ", ".join(map(_written, table.key))
             raise ConfigurationError(
@@ -228,7 +235,17 @@ class Catalog:
             )
 
     async def _asked(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
-        return (await self._say.do(self._say.call(name, values)))[0]
+        return (await self._ask.do(self._ask.call(name, values)))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """What a table may be walked along; by itself, nothing."""
+
+    is_primary: bool = False
+    columns: Sequence[str] = ()
+    orders: Sequence[str] = ()
+    are_found: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,11 +280,18 @@ class _Found:
             )
         return column
 
-    def all_of(self, names: Sequence[str]) -> tuple[Column, ...]:
-        return tuple(self.columns[name] for name in names)
-
-    def relation(self, key: tuple[Column, ...], orders: tuple[str, ...], age: Column) -> Relation:
-        return Relation(self.place, self.oid, self.origin, self.shape, tuple(self.columns.values()), key, orders, age)
+    def relation(self, index: _Index, age: Column) -> Relation:
+        return Relation(
+            place=self.place,
+            oid=self.oid,
+            origin=self.origin,
+            shape=self.shape,
+            columns=tuple(self.columns.values()),
+            key=tuple(self.columns[name] for name in index.columns),
+            orders=tuple(index.orders),
+            are_found=index.are_found,
+            age=age,
+        )
 
 
 def _written(name: str) -> str:

@@ -172,16 +172,22 @@ class Page:
         return sql.SQL("true") if key is None else self._compared(">", key)
 
     def _compared(self, how: str, key: Key) -> sql.Composable:
-        """By the operators that the index goes by, whatever others the session finds first."""
+        """By the operators that the index goes by, whatever others the session finds first.
+
+        One comparison of rows is what an index is read by from the row on; all its operators are of one schema that is
+        named, or found by themselves.
+        """
         parent = self._described.parent
         parts = [
             (column.sql, sql.SQL("{}::{}").format(sql.Literal(text), raw(column.type)), sql.Identifier(order))
             for column, text, order in zip(parent.key, key, parent.orders, strict=True)
         ]
-        if len(set(parent.orders)) == 1:
-            columns, values, orders = zip(*parts, strict=True)
-            return sql.SQL("({}) operator({}.{}) ({})").format(_listed(columns), orders[0], raw(how), _listed(values))
-        # In one comparison of rows all operators are of one schema.
+        columns, values, orders = zip(*parts, strict=True)
+        operator = sql.SQL("operator({}.{})").format(orders[0], raw(how)) if len(set(parent.orders)) == 1 else None
+        if operator is None and parent.are_found:
+            operator = raw(how)
+        if operator is not None:
+            return sql.SQL("({}) {} ({})").format(_listed(columns), operator, _listed(values))
         compared: sql.Composable = sql.SQL("true" if how == "<=" else "false")
         for column, value, order in reversed(parts):
             compared = sql.SQL(

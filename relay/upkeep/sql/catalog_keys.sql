@@ -14,7 +14,14 @@ select index.indisprimary as is_primary,
                join pg_operator as greater on greater.oid = member.amopopr
                join pg_namespace as space on space.oid = greater.oprnamespace
               where part.place <= index.indnkeyatts
-              order by part.place) as orders
+              order by part.place) as orders,
+       -- By the session's own search_path, in which pages are read.
+       (select bool_and(pg_operator_is_visible(member.amopopr))
+          from unnest(index.indclass::oid[]) as used(oid)
+          join pg_opclass as class on class.oid = used.oid
+          join pg_amop as member on member.amopfamily = class.opcfamily
+                                and member.amoplefttype = class.opcintype and member.amoprighttype = class.opcintype
+       ) as are_found
   from pg_index as index
   join pg_class as relation on relation.oid = index.indexrelid
   join pg_am as method on method.oid = relation.relam and method.amname = 'btree'
