@@ -183,11 +183,10 @@ class Page:
             for column, text, order in zip(parent.key, key, parent.orders, strict=True)
         ]
         columns, values, orders = zip(*parts, strict=True)
-        operator = sql.SQL("operator({}.{})").format(orders[0], raw(how)) if len(set(parent.orders)) == 1 else None
-        if operator is None and parent.are_found:
-            operator = raw(how)
-        if operator is not None:
-            return sql.SQL("({}) {} ({})").format(_listed(columns), operator, _listed(values))
+        if len(set(parent.orders)) == 1:
+            return sql.SQL("({}) operator({}.{}) ({})").format(_listed(columns), orders[0], raw(how), _listed(values))
+        if parent.are_found:
+            return sql.SQL("({}) {} ({})").format(_listed(columns), raw(how), _listed(values))
         compared: sql.Composable = sql.SQL("true" if how == "<=" else "false")
         for column, value, order in reversed(parts):
             compared = sql.SQL(
