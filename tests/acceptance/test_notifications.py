@@ -7,7 +7,8 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import cast
 from uuid import UUID
 
 import httpx
@@ -22,6 +23,7 @@ from examples.notifications.dispatch import push
 from examples.programs import equipped
 from relay.upkeep.events import RunFault
 from relay.upkeep.run import Run, Surroundings
+from relay.upkeep.table import Table
 from tests.support.commands import ROOT
 from tests.support.notifications import asked
 
@@ -231,6 +233,33 @@ def test_the_example_does_what_it_says() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+async def test_each_cycle_has_the_times_of_its_readme() -> None:
+    """Where a minute is one: the clean-up takes what is a year old, and what was exported is dropped after that."""
+    schedules = {job.name: str(job.schedule).replace(" in ", " ").split()[1:] for job in upkeep.jobs}
+    assert schedules == {
+        "ingest": ["10m"],
+        "clean_up": ["17", "3", "*", "*", "*", "Europe/Berlin"],
+        "archive": ["17", "4", "*", "*", "*", "Europe/Berlin"],
+    }
+    (confirmer,) = push.confirmers.all()
+    assert (confirmer.every, confirmer.unknown_after) == (timedelta(minutes=10), timedelta(minutes=30))
+    asked_for: list[object] = []
+
+    class Asked:
+        async def move(self, table: Table) -> None:
+            asked_for.append((table.name, table.age, table.older_than, table.to))
+
+        async def export(self) -> None:
+            asked_for.append("export")
+
+        async def drop_exported(self) -> None:
+            asked_for.append("drop")
+
+    for job in (upkeep.clean_up, upkeep.archive):
+        await job(cast("Run", Asked()))
+    assert asked_for == [("sources", "read_at", "365d", "archive"), "export", "drop"]
 
 
 def test_the_example_is_short() -> None:

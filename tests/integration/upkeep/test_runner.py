@@ -1,6 +1,9 @@
 """Jobs on a real Postgres: one run a slot, whoever and however many want it."""
 
 import asyncio
+import os
+import re
+import socket
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -35,7 +38,10 @@ async def test_of_two_replicas_one_runs_a_slot(database: str) -> None:
     assert (run["status"], run["counters"], run["errors"], run["error"]) == ("done", {"rows": 3}, 0, None)
     assert (run["job"], run["slot"], run["worker"]) == (began.job, began.slot, began.worker)
     assert run["slot"] == schedule(database)
-    assert run["worker"].startswith("ingest:")
+    assert re.fullmatch(
+        rf"ingest:{re.escape(socket.gethostname())}:{os.getpid()}:[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}",
+        run["worker"],
+    )
 
 
 async def test_of_missed_slots_the_latest_is_made_up_for(database: str) -> None:
