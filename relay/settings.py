@@ -76,11 +76,11 @@ class Settings(PubSubSettings, UpkeepSettings):
     relay_runners: str = "publish,retention,jobs"
     """What `relay run` and `relay tick` do, as a list with commas, in its order. publish,retention,jobs"""
     relay_runner_max_items: Annotated[int, Field(ge=1)] = 200
-    """How many items each pass of a runner takes up; publish is bounded by time alone. 200"""
+    """How many items each pass of a runner takes up; publish and jobs are bounded by time alone. 200"""
     relay_tick_max_ms: PositiveDuration = parse("8m")
     """How long one tick may take in all. 8m"""
     relay_runner_max_ms: PositiveDuration = parse("1m")
-    """How long each pass of a runner may take; it is then asked to end, and cancelled RELAY_IDLE_TX_MS later. 1m"""
+    """How long a pass of publish may take; it is then asked to end, and cancelled RELAY_IDLE_TX_MS later. 1m"""
     relay_busy_ms: Duration = parse("250ms")
     """The pause of a runner other than publish while it has work left. 250ms"""
     relay_idle_min_ms: PositiveDuration = parse("1s")

@@ -5,7 +5,8 @@ On the days when clocks are changed it does what Debian's cron does. An expressi
 twice counts the first time. One for every so many minutes or hours, like "*/5 * * * *", goes on at its pace.
 """
 
-from datetime import UTC, datetime, tzinfo
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -24,6 +25,7 @@ _RANGES = {
 }
 # Any time will do to find out whether there is a next one: what is possible at all happens within 50 years.
 _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
+_SECOND, _HOUR, _DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 
 
 def zone(name: str) -> tzinfo:
@@ -74,8 +76,48 @@ def _is_read(expression: str) -> bool:
 
 def next_after(expression: str, timezone: tzinfo, now: datetime) -> datetime | None:
     """The first time after `now` that the expression names, in UTC; None where there is none."""
-    for time in CronSim(expression, now.astimezone(timezone)):
+    found = _found(expression, timezone, now, now)
+    if found is None or _is_for_certain_times(expression):
+        return found
+    # The library goes on by sixty minutes, and leaves times out where these do not lead from hour to hour.
+    for change in _odd_changes(timezone, now, found):
+        into_hour = change.astimezone(timezone).minute
+        sooner = _found(expression, timezone, change + timedelta(minutes=-into_hour % 60) - _SECOND, now)
+        if sooner is not None and sooner < found:
+            return sooner
+    return found
+
+
+def _found(expression: str, timezone: tzinfo, start: datetime, now: datetime) -> datetime | None:
+    for time in CronSim(expression, start.astimezone(timezone)):
         # In the hour that comes twice the library may begin with a time of the first round, which is over.
         if (found := time.astimezone(UTC)) > now:
             return found
     return None
+
+
+def _is_for_certain_times(expression: str) -> bool:
+    minute, hour, *_ = expression.split()
+    return not minute.startswith("*") and not hour.startswith("*")
+
+
+def _odd_changes(timezone: tzinfo, begin: datetime, end: datetime) -> Iterator[datetime]:
+    """When between these clocks are changed by something else than whole hours."""
+    while begin < end:
+        following = min(begin + _DAY, end)
+        if (_offset(timezone, following) - _offset(timezone, begin)) % _HOUR:
+            yield _change(timezone, begin, following)
+        begin = following
+
+
+def _change(timezone: tzinfo, before: datetime, after: datetime) -> datetime:
+    """The second at which clocks are changed between these."""
+    was = _offset(timezone, before)
+    while after - before > _SECOND:
+        middle = before + (after - before) / 2
+        before, after = (middle, after) if _offset(timezone, middle) == was else (before, middle)
+    return after.replace(microsecond=0)
+
+
+def _offset(timezone: tzinfo, moment: datetime) -> timedelta:
+    return moment.astimezone(timezone).utcoffset() or timedelta(0)

@@ -22,22 +22,26 @@ _SILENCE_SECONDS: Final = 2.0
 class Session:
     """Says statements of `sql/`, each with the skew of the clock among its values.
 
-    The statement `enter` makes it fit for them; it is given `search_path`, `statement_ms` and `local`.
+    The statement `enter` makes it fit for them; it is given `search_path`, `statement_ms` and `local`. Making a
+    connection may take `connect_seconds`, or where these are not given as long as a statement.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- the last by its name
         self,
         connect: Connect,
         statement: Statement,
         schema: str,
         skew: Callable[[], float],
         statement_seconds: float,
+        *,
+        connect_seconds: float | None = None,
     ) -> None:
         self._connect = connect
         self._statement = statement
         self._enter = {"search_path": search_path(schema), "statement_ms": str(round(statement_seconds * 1000))}
         self._skew = skew
         self._patience = statement_seconds + _SILENCE_SECONDS
+        self._connect_seconds = self._patience if connect_seconds is None else connect_seconds
         self._wire: Wire | None = None
         self._turn = asyncio.Lock()
         self._is_cut = False
@@ -96,7 +100,7 @@ class Session:
     async def _made(self) -> Wire:
         if self._is_cut:
             raise OSError("the connection is cut")
-        async with asyncio.timeout(self._patience):
+        async with asyncio.timeout(self._connect_seconds):
             wire = Wire(await self._connect(), self._statement, self._enter)
         if self._is_cut:
             await wire.close()

@@ -17,7 +17,7 @@ from relay.upkeep.presence import Presence
 from relay.upkeep.run import Surroundings
 from relay.upkeep.runner import JobRunner, Shared
 from relay.upkeep.slots import Slots
-from relay.upkeep.statements import STATEMENT_SECONDS, statement
+from relay.upkeep.statements import CONNECT_SECONDS, STATEMENT_SECONDS, statement
 
 
 def job_runners(  # noqa: PLR0913 -- each by its name
@@ -37,7 +37,9 @@ def job_runners(  # noqa: PLR0913 -- each by its name
     `slots` is SlotNow where each is to run at once.
     """
     jobs = list(jobs)
-    session = Session(around.connect, statement, around.schema, skew, STATEMENT_SECONDS)
+    session = Session(
+        around.connect, statement, around.schema, skew, STATEMENT_SECONDS, connect_seconds=CONNECT_SECONDS
+    )
     shared = Shared(
         around=around,
         history=History(session, around.observe, history_for, redaction or Redaction(), clock.monotonic),

@@ -48,6 +48,8 @@ class Relation:
     oid: int
     origin: str
     """How Postgres writes its name."""
+    shape: int
+    """Other columns have another one."""
     columns: tuple[Column, ...]
     key: tuple[Column, ...]
     """What tells its rows apart; nothing where nobody asked."""
@@ -115,6 +117,11 @@ class Catalog:
                 f"table {parent.origin} has the key ({names}), and {place} cannot be its child: that refers to one "
                 "column; name it with key="
             )
+        if archived and found.has_policies:
+            raise ConfigurationError(
+                f"policies of {found.origin} may hide rows of it from role {role!r}, which a cascade would remove and "
+                f"nobody archive; run: alter role {_written(role)} bypassrls"
+            )
         column = found.named(child.column, "the column")
         age = found.dated(child.age, "age")
         if archived and not age.never_null:
@@ -143,7 +150,7 @@ class Catalog:
             raise ConfigurationError(
                 f"there is no table {place} (named {wanted.name!r}); names are as Postgres has them, and capitals count"
             )
-        ((oid, origin, kind, has_heirs, missing),) = rows
+        ((oid, origin, kind, has_heirs, missing, has_policies, shape),) = rows
         if kind not in _TABLES or has_heirs:
             what = "has tables that inherit from it" if has_heirs else "is no table of this database"
             raise ConfigurationError(f"{origin} {what}, and rows cannot be moved from there; name a table by itself")
@@ -155,7 +162,7 @@ class Catalog:
                 f"grant {rights} on {on} to {_written(role)}"
             )
         columns = await self._asked("catalog_columns", oid=oid)
-        return _Found(place, oid, origin, {row[0]: Column(*row) for row in columns})
+        return _Found(place, oid, origin, shape, has_policies, {row[0]: Column(*row) for row in columns})
 
     async def _key(self, found: "_Found", table: Table) -> tuple[Column, ...]:
         keys = await self._asked("catalog_keys", oid=found.oid)
@@ -181,10 +188,20 @@ class Catalog:
 
     async def _refuse_cascades(self, described: Described) -> None:
         moved = [relation.oid for relation in described.relations]
-        for name, referring in await self._asked("catalog_cascades", moved=moved):
+        cascades = await self._asked(
+            "catalog_cascades",
+            moved=moved,
+            parent=described.parent.oid,
+            key=described.parent.key[0].name,
+            children=[branch.relation.oid for branch in described.branches],
+            columns=[branch.column.name for branch in described.branches],
+        )
+        for name, referring in cascades:
             raise ConfigurationError(
                 f"rows of {referring} would be removed with theirs and not archived (constraint {name}, on delete "
-                f"cascade); name it in children= of table {described.table.name!r}, or move to nowhere"
+                f"cascade); where it refers to the key of {described.parent.origin}, name it with its column in "
+                f"children= of table {described.table.name!r}; else have it without on delete cascade, or move to "
+                "nowhere"
             )
 
     async def _asked(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
@@ -198,6 +215,9 @@ class _Found:
     place: TableName
     oid: int
     origin: str
+    shape: int
+    has_policies: bool
+    """Whether there may be rows that the role does not see."""
     columns: Mapping[str, Column]
 
     def named(self, name: str, what: str) -> Column:
@@ -224,7 +244,7 @@ class _Found:
         return tuple(self.columns[name] for name in names)
 
     def relation(self, key: tuple[Column, ...], age: Column) -> Relation:
-        return Relation(self.place, self.oid, self.origin, tuple(self.columns.values()), key, age)
+        return Relation(self.place, self.oid, self.origin, self.shape, tuple(self.columns.values()), key, age)
 
 
 def _written(name: str) -> str:

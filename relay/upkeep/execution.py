@@ -53,14 +53,14 @@ class Execution:
             return why
         finally:
             self._lock.cancel()
-            await asyncio.wait({self._lock})
+            await self._wait_for_lock()
 
     async def _reason_to_cancel(self, seconds: float) -> Ending | None:
         try:
             await asyncio.wait({self._work, self._lock}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             self.interrupted = True
-            return Ending(Status.CANCELLED)
+            return None if self._work.done() else Ending(Status.CANCELLED)
         if self._work.done():
             return None
         if self._lock.done():
@@ -82,6 +82,13 @@ class Execution:
             if not self._work.done():
                 told = True
                 self._deaf(status)
+
+    async def _wait_for_lock(self) -> None:
+        while not self._lock.done():
+            try:
+                await asyncio.wait({self._lock})
+            except asyncio.CancelledError:
+                self.interrupted = True
 
 
 async def _loss(lost: Coroutine[Any, Any, BaseException]) -> BaseException:

@@ -138,11 +138,12 @@ class _Walk:
         self._told = told
         self._rows = self._table.batch
         self._sealed = 0
+        self._altered = False
 
     async def go(self) -> Moved:
         """Page after page."""
         after, read, moved = self._after, 0, 0
-        while not self._budget.spent(read):
+        while not (self._altered or self._budget.spent(read)):
             began, asked = self._clock.monotonic(), self._rows
             looked = await self._look(after)
             count = None if looked is None else await self._move(after, looked)
@@ -174,8 +175,11 @@ class _Walk:
         """How many rows of a page were moved; None where it is to be tried again."""
         if not looked.over or looked.last is None or not await self._reach(looked):
             return None if looked.over else 0
+        between = after, looked.last, self._rows
         try:
-            answers = await self._say.do(self._page.move(after, looked.last, self._rows), first=self._page.lock())
+            held, moved = await self._say.do(
+                self._page.hold(*between), self._page.move(*between), first=self._page.lock()
+            )
         except pg.CheckViolation as error:
             self._sealed += 1
             if not lacks_month(error) or self._sealed > _MOST_SEALED:
@@ -186,7 +190,10 @@ class _Walk:
         except PASSING as error:
             return await self._held_up(error)
         self._sealed = 0
-        count = int(answers[0][0][0])
+        if not held[0][1]:
+            self._altered = True
+            return None
+        count = int(moved[0][0])
         self._told(count)
         return count
 

@@ -44,7 +44,8 @@ class Page:
         aliases = [sql.Identifier(f"key_{number}") for number, _ in enumerate(parent.key, 1)]
         self._parts: dict[str, sql.Composable] = {
             "table": parent.place.sql,
-            "key": _listed(column.sql for column in parent.key),
+            # With its table: an order would go by what a page calls its own columns.
+            "key": _listed(parent.of(column) for column in parent.key),
             "keys": _listed(_as(column.sql, alias) for column, alias in zip(parent.key, aliases, strict=True)),
             "is_over": self._is_over(),
         }
@@ -71,27 +72,43 @@ class Page:
         places += [shelf.place for shelf in self._shelves]
         return template("page_lock", tables=sql.SQL(", only ").join([place.sql for place in places]))
 
-    def move(self, after: Key | None, last: Key, rows: int) -> sql.Composed:
-        """Move what is over of the rows behind a key up to another one."""
-        parent = self._described.parent
-        of_page, of_held = (
-            sql.SQL(" and ").join(
-                sql.SQL("{} = {}").format(parent.of(column), sql.Identifier(name, f"key_{number}"))
-                for number, column in enumerate(parent.key, 1)
+    def hold(self, after: Key | None, last: Key, rows: int) -> sql.Composed:
+        """Hold what is over of the rows behind a key up to another one: to be moved in the same transaction."""
+        shapes = [
+            template(
+                "page_shape", table=sql.Literal(relation.place.sql.as_string(None)), shape=sql.Literal(relation.shape)
             )
-            for name in ("mover_page", "mover_held")
+            for relation in self._described.relations
+        ]
+        return template(
+            "page_hold",
+            **self._parts,
+            **self._between(after, last, rows),
+            is_as_described=sql.SQL("({})").format(sql.SQL(" and ").join(shapes)),
+        )
+
+    def move(self, after: Key | None, last: Key, rows: int) -> sql.Composed:
+        """Move what is held of them."""
+        parent = self._described.parent
+        is_in_page = sql.SQL(" and ").join(
+            sql.SQL("{} = {}").format(parent.of(column), sql.Identifier("mover_page", f"key_{number}"))
+            for number, column in enumerate(parent.key, 1)
         )
         return template(
             "page_move",
             **self._parts,
-            beyond=self._compared(">", after),
-            up_to=self._compared("<=", last),
-            rows=sql.Literal(rows),
-            is_in_page=of_page,
-            is_held=of_held,
+            **self._between(after, last, rows),
+            is_in_page=is_in_page,
             columns=_columns_of(parent),
             with_it=sql.Composed(self._with_it()),
         )
+
+    def _between(self, after: Key | None, last: Key, rows: int) -> dict[str, sql.Composable]:
+        return {
+            "beyond": self._compared(">", after),
+            "up_to": self._compared("<=", last),
+            "rows": sql.Literal(rows),
+        }
 
     def _with_it(self) -> list[sql.Composable]:
         parts = [_kept("mover_gone", self._shelves[0])] if self._shelves else []

@@ -11,7 +11,7 @@ import psycopg
 
 from relay.errors import ConfigurationError, SchemaError
 from relay.kernel.clock import Clock
-from relay.kernel.runner import Budget, Pace, Report
+from relay.kernel.runner import Budget, Next, Pace, Report
 from relay.upkeep.events import RunBegan, RunDeaf, RunEnded, RunSkipped, Status, runner_of
 from relay.upkeep.execution import Ending, Execution
 from relay.upkeep.history import History
@@ -64,8 +64,10 @@ class JobRunner:
             slot = await self._slots.take()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
             raise await self._unfit(error) from error
+        # The database has just answered.
+        await self._shared.history.settle()
         if slot is None:
-            return Report(due=False)
+            return Report(next=self._next(), due=False)
         self._vain = 0
         worker = f"{self._job.name}:{socket.gethostname()}:{os.getpid()}:{uuid4()}"
         around = self._shared.around
@@ -121,15 +123,21 @@ class JobRunner:
             )
             ending = await execution.run(min(self._job.timeout, budget.deadline - began))
             ended = _ended(run, ending, budget.monotonic() - began)
-            written = await history.end(found, ended, hurry=execution.interrupted)
-            observe(ended)
+            try:
+                written = await history.end(found, ended, hurry=execution.interrupted)
+            finally:
+                observe(ended)
         finally:
             await holding.release()
         if execution.interrupted:
             raise asyncio.CancelledError
         if written:
             await history.prune(run)
-        return Report(processed=1, errors=ended.errors)
+        return Report(processed=1, errors=ended.errors, next=self._next())
+
+    def _next(self) -> Next:
+        # The next slot may come tomorrow: until then a run that has ended would stand as running.
+        return Next.BACK_OFF if self._shared.history.owes else Next.IDLE
 
     async def _unfit(self, error: psycopg.Error) -> ConfigurationError:
         schema, setting = self._shared.around.schema, self._shared.around.schema_setting

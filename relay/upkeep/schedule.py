@@ -13,6 +13,8 @@ from relay.kernel.code_duration import Duration, read, shown
 
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 SHORTEST: Final = timedelta(seconds=1)
+# As of durations that are written as texts: the slot after it has a date.
+_LONGEST = timedelta(days=36_500)
 # How far back the latest time of a cron expression is looked for, each step from twice as far.
 _FIRST_LOOK = timedelta(hours=1)
 _LONGEST_LOOK = timedelta(days=366 * 50)
@@ -51,6 +53,8 @@ class Every:
             raise ValueError(f"{shown(interval)} is no interval; write it like 30s, 2m or 24h") from fault
         if found < SHORTEST:
             raise ValueError(f"an interval is {shown(interval)}; give a second or more")
+        if found > _LONGEST:
+            raise ValueError(f"an interval is {shown(interval)}; give {shown(_LONGEST)} or less")
         return cls(found)
 
     def latest(self, now: datetime) -> datetime | None:

@@ -27,7 +27,8 @@ class TableName:
     def of(cls, text: object, schema: str = "public") -> "TableName":
         """Read sources, shop.sources, or shop."with.dot". Raises ValueError with one sentence."""
         found = _NAME.fullmatch(text) if isinstance(text, str) else None
-        parts = [_unquoted(part) for part in found.groups(default=schema)] if found else []
+        # The schema that is taken where the text names none is no text: it may begin with a quote of its own.
+        parts = [schema if part is None else _unquoted(part) for part in found.groups()] if found else []
         if not parts or not all(part.strip() and len(part.encode()) <= MOST_BYTES for part in parts):
             raise ValueError(
                 f'{shown(text)} is no name of a table; write it like sources, shop.sources or shop."with.dot", of up '

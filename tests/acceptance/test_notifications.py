@@ -7,7 +7,8 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import cast
 from uuid import UUID
 
 import httpx
@@ -22,6 +23,7 @@ from examples.notifications.dispatch import push
 from examples.programs import equipped
 from relay.upkeep.events import RunFault
 from relay.upkeep.run import Run, Surroundings
+from relay.upkeep.table import Table
 from tests.support.commands import ROOT
 from tests.support.notifications import asked
 
@@ -114,6 +116,7 @@ class Provider:
     def __init__(self) -> None:
         self.at_once: dict[str, str] = {}
         self.receipts: dict[str, str] = {}
+        """One word of each phone for each of its pushes; the last one for all further ones."""
         self.busy = False
         self.sent: list[tuple[str, str]] = []
 
@@ -121,12 +124,18 @@ class Provider:
         """What it says."""
         given = json.loads(request.content)
         if request.url.path == "/receipts":
-            said = {each: self.receipts[token] for each in given if (token := each.partition("/")[2]) in self.receipts}
-            return httpx.Response(200, json=said)
+            return httpx.Response(200, json={each: said for each in given if (said := self._receipt(each))})
         if self.busy:
             return httpx.Response(429)
         self.sent += [(each["to"], each["name"]) for each in given]
         return httpx.Response(200, json=[self._taken(each["to"], each["name"]) for each in given])
+
+    def _receipt(self, ticket: str) -> str:
+        token = ticket.partition("/")[2]
+        said, _, later = self.receipts.get(token, "").partition(" ")
+        if later:
+            self.receipts[token] = later
+        return said
 
     def _taken(self, token: str, name: str) -> dict[str, str]:
         return {"error": self.at_once[token]} if token in self.at_once else {"ticket": name}
@@ -173,7 +182,7 @@ async def test_each_phone_of_a_batch_has_an_end_of_its_own(database: str) -> Non
     """Whom the provider does not know is deactivated, at once or by a receipt; the flag of the storm stays."""
     provider = Provider()
     provider.at_once = {"b": "gone", "c": "too long"}
-    provider.receipts = {"a": "ok", "d": "gone", "e": "too old", "f": "again"}
+    provider.receipts = {"a": "ok", "d": "gone", "e": "too old", "f": "again ok"}
     async with pushing(database, provider, *"abcdefg") as (deliveries, event):
         await deliveries.wait_for(f"{event}/a")
         flagged = asked(database, "select notified_at from storms where notified_at is not null")
@@ -224,6 +233,33 @@ def test_the_example_does_what_it_says() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+async def test_each_cycle_has_the_times_of_its_readme() -> None:
+    """Where a minute is one: the clean-up takes what is a year old, and what was exported is dropped after that."""
+    schedules = {job.name: str(job.schedule).replace(" in ", " ").split()[1:] for job in upkeep.jobs}
+    assert schedules == {
+        "ingest": ["10m"],
+        "clean_up": ["17", "3", "*", "*", "*", "Europe/Berlin"],
+        "archive": ["17", "4", "*", "*", "*", "Europe/Berlin"],
+    }
+    (confirmer,) = push.confirmers.all()
+    assert (confirmer.every, confirmer.unknown_after) == (timedelta(minutes=10), timedelta(minutes=30))
+    asked_for: list[object] = []
+
+    class Asked:
+        async def move(self, table: Table) -> None:
+            asked_for.append((table.name, table.age, table.older_than, table.to))
+
+        async def export(self) -> None:
+            asked_for.append("export")
+
+        async def drop_exported(self) -> None:
+            asked_for.append("drop")
+
+    for job in (upkeep.clean_up, upkeep.archive):
+        await job(cast("Run", Asked()))
+    assert asked_for == [("sources", "read_at", "365d", "archive"), "export", "drop"]
 
 
 def test_the_example_is_short() -> None:

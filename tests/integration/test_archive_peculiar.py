@@ -11,7 +11,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from relay.errors import ArchiveError, ConfigurationError, InvariantError
-from relay.upkeep.archive import names, seal
+from relay.upkeep.archive import dropping, names, rows, seal
 from relay.upkeep.archive.bounds import Bounds
 from relay.upkeep.archive.lock import ArchiveBusyError, alone
 from relay.upkeep.archive.parquet import Digest
@@ -21,6 +21,7 @@ from relay.upkeep.table_name import TableName
 from tests.support.archives import (
     FIRST,
     SECOND,
+    THIRD,
     Shelf,
     archive,
     connector,
@@ -229,12 +230,13 @@ def test_a_month_that_is_being_written_to_is_sealed_afterwards(
 
 
 def test_a_sealed_table_that_somebody_writes_to_is_not_dropped(database: str, tmp_path: Path) -> None:
-    """It is exported again, or the row taken away."""
+    """Whoever insists has taken away what forbids it; it is exported again, or the row taken away."""
     shelf = Shelf(database)
     shelf.month(FIRST)
     shelf.fill(FIRST, 3)
     files = archive(database, tmp_path)
     files.export(shelf.origin, JANUARY)
+    shelf.say("alter table archive.sources_2026_01_p1 drop constraint sealed")
     shelf.say("insert into archive.sources_2026_01_p1 values (7, '2026-01-02')")
 
     (fault,) = files.drop(shelf.origin, JANUARY, NOW).faults
@@ -321,6 +323,7 @@ def test_rows_behind_the_walk_are_noticed(database: str, tmp_path: Path) -> None
 
     def write(_: str, rows: int) -> None:
         if rows == 20:
+            shelf.say("alter table archive.sources_2026_01_p1 drop constraint sealed")
             shelf.say("insert into archive.sources_2026_01_p1 values (-7, '2026-01-02')")
 
     with pytest.raises(InvariantError, match=r"has 21 row\(s\), and 20 were exported"):
@@ -414,3 +417,74 @@ def _count(database: str, table: sql.Identifier) -> int:
     with psycopg.connect(database) as connection:
         (found,) = connection.execute(sql.SQL("select count(*) from {}").format(table)).fetchone() or (0,)
     return int(found)
+
+
+@pytest.mark.parametrize("schema", ["public", "Kinds"])
+def test_a_key_of_a_type_with_an_order_of_its_own_is_walked_in_that_order(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, schema: str
+) -> None:
+    """Whatever schema its extension is in, and whatever else is in the key."""
+    monkeypatch.setattr(rows, "GROUP_ROWS", 7)
+    with psycopg.connect(database) as connection:
+        connection.execute(
+            f'create schema if not exists "{schema}"; create extension citext schema "{schema}"'.encode()
+        )
+    shelf = Shelf(database, f'tenant integer, name "{schema}".citext, age timestamptz not null', key=("tenant", "name"))
+    month = shelf.month(FIRST)
+    shelf.say(
+        "insert into {} select n % 2, case when n % 3 = 0 then upper(letters) else letters end, '2026-01-02' "
+        "from generate_series(1, 100) as n cross join lateral (select translate(n::text, '0123456789', 'abcdefghij')) "
+        "as told(letters)",
+        month,
+    )
+    files = archive(database, tmp_path)
+    before = kept(database, "sources_2026_01")
+    files.export(shelf.origin, JANUARY)
+    assert files.restore(shelf.origin, JANUARY, into=BACK) == 100
+    assert differences(database, before, "public.back") == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["update {} set payload = '1' where id = 3", "insert into {} select 99, age, payload from {} where id = 4"],
+)
+def test_nobody_writes_to_what_is_sealed(database: str, tmp_path: Path, change: str) -> None:
+    """What is dropped later is what its files have; rows may be removed, which is noticed."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 10)
+    files = archive(database, tmp_path)
+    files.export(shelf.origin, JANUARY)
+    sealed = sql.Identifier("archive", "sources_2026_01_p1")
+
+    with pytest.raises(psycopg.errors.CheckViolation):
+        shelf.say(change, *[sealed] * change.count("{}"))
+    shelf.say("delete from {} where id = 3", sealed)
+    done = files.drop(shelf.origin, JANUARY, NOW)
+    assert "has 9 row(s), and its files have 10" in str(done.faults[0])
+    assert count(database, "archive.sources_2026_01_p1") == 9
+
+
+def test_a_sealed_table_that_cannot_be_dropped_does_not_keep_the_others(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody reads it, or has made a view of it."""
+    monkeypatch.setattr(dropping, "_LOCK_TIMEOUT", "20ms")
+    shelf = Shelf(database)
+    for number, month in enumerate((FIRST, SECOND, THIRD)):
+        shelf.month(month)
+        shelf.fill(month, 3, first=1 + 3 * number)
+    files = archive(database, tmp_path)
+    for number in (1, 2, 3):
+        files.export(shelf.origin, date(2026, number, 1))
+    shelf.say("create view seen as select * from archive.sources_2026_02_p1")
+
+    with psycopg.connect(database) as reader:
+        reader.execute("select from archive.sources_2026_01_p1")
+        done = files.drop(shelf.origin, insistence=NOW)
+
+    assert [export.sealed for export in done.dropped] == ["sources_2026_03_p1"]
+    in_use, has_view = map(str, done.faults)
+    assert "sources_2026_01_p1 has been in use" in in_use
+    assert "sources_2026_02_p1 has something made of it" in has_view
+    assert "view seen" in has_view or "other objects depend on it" in has_view

@@ -66,6 +66,6 @@ def _since_1970(column: Column, counted: pa.Array, unit: Unit) -> pa.Array:
     except pa.ArrowInvalid:
         raise ArchiveError(
             f"column {column.name!r} has a time after the year 294246, which is more microseconds since 1970 than a "
-            "file can hold; correct it in the sealed table, and call again"
+            "file can hold; drop the constraint sealed of the sealed table, correct it there, and call again"
         ) from None
     return pc.if_else(infinite, counted, shifted).view(TYPES[column.kind])

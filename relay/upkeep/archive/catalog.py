@@ -26,6 +26,8 @@ class Layout:
 
     columns: tuple[Column, ...]
     key: tuple[Column, ...]
+    orders: tuple[str, ...]
+    """In which schema the operators are that a column of the key is ordered by."""
 
 
 def origins(session: Session) -> list[str]:
@@ -89,13 +91,14 @@ def layout(session: Session, oid: int, name: str) -> Layout:
     """The layout of a table that is exported. Raises ConfigurationError where its rows have no order."""
     found = columns(session, oid)
     by_name = {column.name: column for column in found}
-    key = tuple(by_name[row["name"]] for row in session.rows("key", table=oid))
+    parts = session.rows("key", table=oid)
+    key = tuple(by_name[row["name"]] for row in parts)
     if not key:
         raise ConfigurationError(
             f"archive.{name} has no primary key, along which it is exported; "
             "add one: alter table ... add primary key (...)"
         )
-    return Layout(tuple(found), key)
+    return Layout(tuple(found), key, tuple(row["order_schema"] for row in parts))
 
 
 def _names(origin: str) -> set[str]:

@@ -3,6 +3,7 @@
 from psycopg import errors as pg
 
 from relay.errors import ArchiveError
+from relay.kernel.failure import told
 from relay.upkeep.archive import catalog, crash_points, record
 from relay.upkeep.archive.crash_points import Point
 from relay.upkeep.archive.reading import read_all_back
@@ -36,7 +37,13 @@ def drop(session: Session, store: Store, export: Export, watch: Watch, insistenc
                     f"archive.{export.sealed} has {found and found[0]:,} row(s), and its files have {export.rows:,}: "
                     f"somebody has written to it. Nothing was dropped; export it again: {again(export)}"
                 )
-            connection.execute(template("drop_table", table=table))
+            try:
+                connection.execute(template("drop_table", table=table))
+            except pg.DependentObjectsStillExist as error:
+                raise ArchiveError(
+                    f"archive.{export.sealed} has something made of it: {told(error)}. Nothing was dropped; drop that, "
+                    "and call again"
+                ) from error
         record.drop(connection, export, insistence)
         crash_points.reached(Point.DROP_BEFORE)
     crash_points.reached(Point.DROP_AFTER)

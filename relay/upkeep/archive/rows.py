@@ -80,13 +80,32 @@ class Walk:
         comma = sql.SQL(", ")
         columns = comma.join(column.selected() for column in self._layout.columns)
         key = comma.join(sql.Identifier("r", column.name) for column in self._layout.key)
-        beyond: sql.Composable = sql.SQL("true")
-        if last:
-            values = (column.literal(text) for column, text in zip(self._layout.key, last, strict=True))
-            beyond = sql.SQL("({}) > ({})").format(key, comma.join(values))
         return template(
-            "page", columns=columns, table=archived(self._table), beyond=beyond, key=key, rows=sql.Literal(most)
+            "page",
+            columns=columns,
+            table=archived(self._table),
+            beyond=self._beyond(last),
+            key=key,
+            rows=sql.Literal(most),
         )
+
+    def _beyond(self, last: Sequence[str]) -> sql.Composable:
+        if not last:
+            return sql.SQL("true")
+        parts = [
+            (sql.Identifier("r", column.name), column.literal(text), sql.Identifier(order))
+            for column, text, order in zip(self._layout.key, last, self._layout.orders, strict=True)
+        ]
+        if set(self._layout.orders) == {"pg_catalog"}:
+            columns, values, _ = (sql.Composed(part).join(", ") for part in zip(*parts, strict=True))
+            return sql.SQL("({}) > ({})").format(columns, values)
+        # In one comparison of rows all operators are of one schema.
+        beyond: sql.Composable = sql.SQL("false")
+        for column, value, order in reversed(parts):
+            beyond = sql.SQL(
+                "{0} operator({2}.>=) {1} and ({0} operator({2}.>) {1} or ({0} operator({2}.=) {1} and ({3})))"
+            ).format(column, value, order, beyond)
+        return beyond
 
 
 def _text(column: Column, value: Any) -> str:

@@ -60,6 +60,7 @@ def _seal(session: Session, origin: str, partition: Partition) -> None:
         try:
             connection.execute(template("detach", parent=archived(partition.parent), partition=here))
             connection.execute(template("rename", partition=here, sealed=sql.Identifier(sealed)))
+            connection.execute(template("freeze", sealed=archived(sealed)))
         except pg.DuplicateTable as error:
             raise ConfigurationError(
                 f"there is a table archive.{sealed}, and that is what {months.written(partition.month)} of {origin} is "

@@ -8,7 +8,12 @@ select relation.oid::bigint as oid,
            case when not has_table_privilege(relation.oid, 'select') then 'select' end,
            case when not has_table_privilege(relation.oid, 'delete') then 'delete' end,
            case when %(held)s and not has_any_column_privilege(relation.oid, 'update') then 'update' end
-       ], null) as missing
+       ], null) as missing,
+       row_security_active(relation.oid) as has_policies,
+       -- Told before the columns are: what comes in between is noticed.
+       (select hashtextextended(
+                   string_agg(concat_ws(' ', attrelid, attnum, attname, atttypid, atttypmod), ',' order by attnum), 0)
+          from pg_attribute where attrelid = relation.oid and attnum > 0 and not attisdropped) as shape
   from pg_class as relation
   join pg_namespace as space on space.oid = relation.relnamespace
  where space.nspname = %(schema)s and relation.relname = %(name)s

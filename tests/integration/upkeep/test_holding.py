@@ -12,7 +12,7 @@ from relay.kernel.clock import SystemClock
 from relay.kernel.observe import PassFinished
 from relay.postgres.connect import connect_async
 from relay.upkeep.events import RunEnded, RunSkipped, Status
-from relay.upkeep.holding import Holding
+from relay.upkeep.holding import PING_SECONDS, Holding
 from relay.upkeep.run import Run
 from tests.support.jobs import Held, Replica, connecting, counted, job_of, runs, statuses
 from tests.support.pooler import pooled_url
@@ -29,6 +29,9 @@ KEPT_ALIVE = """
            current_setting('tcp_keepalives_count')::int,
            current_setting('tcp_user_timeout')::int
 """
+
+
+NAMED = "select pg_advisory_xact_lock(hashtextextended('worker:scheduler:ingest', hashtextextended('public', 0)))"
 
 
 def holders(url: str) -> list[int]:
@@ -60,6 +63,21 @@ async def test_a_lock_that_is_lost_ends_the_run_at_once(database: str) -> None:
         assert (ended.status, type(ended.error)) == (Status.LOST, psycopg.errors.AdminShutdown)
         assert (await other.run_once()).processed == 1
     assert statuses(database) == ["lost", "done"]
+
+
+async def test_a_lock_is_known_by_the_name_of_its_job(database: str) -> None:
+    """Whoever else takes `worker:scheduler:ingest` keeps the job from running."""
+    with psycopg.connect(database) as connection:
+        connection.execute(NAMED)
+        assert await Holding.take(connecting(database), "public", "ingest", SystemClock()) is None
+        digest = await Holding.take(connecting(database), "public", "digest", SystemClock())
+    assert digest
+    await digest.release()
+
+
+def test_a_lock_is_asked_for_as_often_as_it_is_said() -> None:
+    """A run is stopped within two of these of the end of its lock."""
+    assert PING_SECONDS == 5.0
 
 
 async def test_another_run_that_began_since_does_not_hide_that_the_lock_was_lost(database: str) -> None:

@@ -284,3 +284,18 @@ async def test_two_movers_at_once_move_each_row_once(filled: str) -> None:
     again = await move(filled, sources(born=None))
     assert sum(each.moved for each in (*both, again)) == 425
     assert asked(filled, "select count(*), count(distinct id) from archive.sources") == [425]
+
+
+async def test_columns_of_the_key_may_have_any_name(database: str) -> None:
+    """Also those that a page gives to what it finds out."""
+    names = ("month", "is_over", "key_2", "is_young", "key_1", "mover_page")
+    listed = ", ".join(names)
+    do(
+        database,
+        f"create table things ({' integer, '.join(names)} integer, age timestamptz not null, primary key ({listed}))",
+        "insert into things select n, n % 3, n % 2, -n, n, n, timestamptz '2024-01-01' - n * interval '20 days' "
+        "from generate_series(1, 40) as n",
+    )
+    moved = await move(database, Table(name="things", age="age", older_than="1d", batch=4))
+    assert (moved.moved, moved.finished) == (40, True)
+    assert asked(database, "select count(*) from archive.things") == [40]

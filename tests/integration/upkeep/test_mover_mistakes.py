@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -82,6 +83,51 @@ async def test_a_description_that_does_not_fit_is_refused(filled: str, table: Ta
     with pytest.raises(ConfigurationError, match=sentence):
         await move(filled, table)
     assert asked(filled, "select count(*) from sources") == [9]
+
+
+@pytest.mark.parametrize(
+    ("reference", "sentence"),
+    [
+        ("alter table pairs add copy_of integer references pairs (n) on delete cascade", "pairs would be removed"),
+        ("alter table lines add seen_by bigint references pairs (n) on delete cascade", "lines would be removed"),
+        ("alter table lines add note_of bigint references lines on delete cascade", "lines would be removed"),
+        (
+            "alter table lines add foreign key (pair) references pairs (other) on delete cascade",
+            "lines would be removed",
+        ),
+        ("create table more (part integer references pairs_1 (n) on delete cascade)", "more would be removed"),
+        ("alter table lines add foreign key (pair) references pairs (n) on delete cascade", None),
+    ],
+)
+async def test_whatever_would_be_removed_and_not_archived_is_refused(
+    database: str, reference: str, sentence: str | None
+) -> None:
+    """Also a row of the same table, of a child by another column, and one that refers to a partition."""
+    do(
+        database,
+        "create table pairs (n integer primary key, at timestamptz not null, other integer not null, unique (n, other))"
+        " partition by range (n)",
+        "create table pairs_1 partition of pairs for values from (1) to (9)",
+        "create table lines (id bigint primary key, pair integer, at timestamptz not null)",
+        "create index on lines (pair)",
+        "insert into pairs values (1, '2024-01-01', 1)",
+        "insert into lines values (1, 1, '2024-01-01')",
+    )
+    if "(other)" in reference:
+        do(
+            database,
+            "drop table pairs cascade",
+            "create table pairs (n integer primary key, at timestamptz not null, other integer unique)",
+            "insert into pairs values (1, '2024-01-01', 1)",
+        )
+    do(database, reference)
+    table = sources(name="pairs", children=(Child("lines", "pair", "at"),))
+    if sentence is None:
+        assert (await move(database, table)).moved == 1
+        return
+    with pytest.raises(ConfigurationError, match=sentence):
+        await move(database, table)
+    assert asked(database, "select count(*) from pairs") == [1]
 
 
 async def test_a_name_that_leaves_no_room_for_a_month_is_refused(database: str) -> None:
@@ -183,3 +229,28 @@ async def test_each_right_that_is_missing_is_named_with_its_grant(filled: str, p
     assert "permission denied for table relay_schedule" in sentence
     do(filled, f"grant select, insert, update, delete on relay_schedule to {role}")
     assert (await move(poor, sources())).moved == 9
+
+
+async def test_children_that_a_policy_hides_from_the_role_are_told(filled: str) -> None:
+    """Postgres removes them by a cascade all the same, and nobody would archive them."""
+    name = f"mover_{uuid4().hex[:12]}"
+    do(
+        filled,
+        f"create role {name} login password 'poor'",
+        "create table notes (id bigint primary key, source_id bigint references sources on delete cascade, "
+        "made timestamptz not null)",
+        "create index on notes (source_id)",
+        "insert into notes select id, id, at from sources",
+        "alter table notes enable row level security",
+        "create policy odd on notes using (id % 2 = 1)",
+        "drop table hanging",
+        "create schema archive",
+        f"grant all on all tables in schema public to {name}; grant all on schema archive to {name}",
+    )
+    try:
+        url = make_conninfo(filled, user=name, password="poor")  # noqa: S106 -- of a role that lives as long as a test
+        with pytest.raises(ConfigurationError, match=rf"policies of public.notes .*{name}"):
+            await move(url, sources(children=(Child("notes", "source_id", "made"),)))
+        assert asked(filled, "select count(*) from notes") == [9]
+    finally:
+        do(filled, f"drop owned by {name}", f"drop role {name}")

@@ -1,9 +1,10 @@
 """The example of docs/retention.md does what the page says."""
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from relay.operate.retention import INTERVAL
 from relay.outbox.grants import Role
 from relay.postgres.connect import connect_async
 from relay.upkeep.mover import PAUSES
@@ -45,8 +46,16 @@ async def test_the_job_of_the_page_moves_what_it_says(database: str) -> None:
         do(database, statement.partition("```")[0].replace("outbox_relay", ROLES.name(Role.RELAY)))
 
 
+def test_autovacuum_comes_as_the_page_says(database: str) -> None:
+    """When a twentieth of the outbox is dead; the migration has seen to that."""
+    (options,) = asked(database, "select reloptions from pg_class where oid = 'outbox_events'::regclass")
+    assert "autovacuum_vacuum_scale_factor=0.05" in options
+    assert "to `outbox_events` when a twentieth of it is dead" in PAGE
+
+
 def test_the_page_has_the_times_of_the_code() -> None:
-    """What is rested, and how often a place is noted."""
-    assert (PAUSES, PAGES_A_NOTE) == (4, 20)
+    """How often events are looked for, what is rested, and how often a place is noted."""
+    assert (4, 20, timedelta(minutes=10)) == (PAUSES, PAGES_A_NOTE, INTERVAL)
+    assert "Every ten minutes one relay moves" in PAGE
     assert "rests four times as long" in PAGE
     assert "noted every twenty pages" in PAGE

@@ -1,6 +1,9 @@
 """Jobs on a real Postgres: one run a slot, whoever and however many want it."""
 
 import asyncio
+import os
+import re
+import socket
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -35,7 +38,10 @@ async def test_of_two_replicas_one_runs_a_slot(database: str) -> None:
     assert (run["status"], run["counters"], run["errors"], run["error"]) == ("done", {"rows": 3}, 0, None)
     assert (run["job"], run["slot"], run["worker"]) == (began.job, began.slot, began.worker)
     assert run["slot"] == schedule(database)
-    assert run["worker"].startswith("ingest:")
+    assert re.fullmatch(
+        rf"ingest:{re.escape(socket.gethostname())}:{os.getpid()}:[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}",
+        run["worker"],
+    )
 
 
 async def test_of_missed_slots_the_latest_is_made_up_for(database: str) -> None:
@@ -258,20 +264,25 @@ async def test_a_job_runs_without_its_history(database: str) -> None:
         assert ended.status is Status.DONE
 
 
-async def test_counters_that_cannot_be_kept_stop_nothing(database: str) -> None:
-    """A number of five thousand digits is no JSON, nor is half a character."""
+async def test_counters_that_cannot_be_kept_are_kept_as_far_as_can_be(database: str) -> None:
+    """A number of five thousand digits is no JSON, nor is half a character: the run has its end all the same."""
 
     async def ingest(run: Run) -> None:
         run.count("half \ud800")
 
     async def large(run: Run) -> None:
         run.count("many", 10**5_000)
+        run.count("few", -(10**5_000))
 
     for work in (ingest, large):
         async with Replica(database, job_of(work, name=work.__name__)) as replica:
             assert (await replica.run_once()).processed == 1
-            assert len(replica.of(RunUnrecorded)) == 1
+            assert not replica.of(RunUnrecorded)
             assert (await replica.run_once()).processed == 0
+    assert [(run["status"], run["counters"]) for run in runs(database)] == [
+        ("done", {"half \ufffd": 1}),
+        ("done", {"many": 2**63 - 1, "few": 1 - 2**63}),
+    ]
 
 
 async def test_a_schema_without_these_tables_is_named(database: str) -> None:

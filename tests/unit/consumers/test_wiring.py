@@ -10,16 +10,18 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from consumers import ConfigurationError, Consumer, Exponential, Fixed, wiring
+from consumers import ConfigurationError, Consumer, Exponential, Fixed, app_jobs, wiring
 from consumers.backstage import Backstage
 from consumers.dedup.claim import ClaimDedup
 from consumers.dedup.mark import MarkDedup
 from consumers.dedup.none import NoDedup
 from consumers.events import ConsumerStarted, DeliverySettled
 from consumers.handlers import Defaults
+from consumers.inbox import building
 from consumers.metrics import Metrics
 from consumers.scratch import default_root
 from consumers.settings import Settings, load
+from consumers.testing import FakeClock
 from consumers.wiring import run_all, run_one
 from relay import errors as relay_errors
 from relay.kernel.shutdown import Shutdown
@@ -251,3 +253,55 @@ def test_settings_show_no_secret() -> None:
     """Nor does what is built of them."""
     settings = load(**COMPLETE | {"redis_url": "redis://:hunter2@h"})
     assert "hunter2" not in repr(settings) + json.dumps(settings.model_dump(mode="json"))
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({}, (timedelta(days=90), "nowhere", 4)),
+        (
+            {"inbox_retention": "12d", "inbox_retention_to": "archive", "inbox_connections": "2"},
+            (timedelta(days=12), "archive", 2),
+        ),
+        ({"inbox_retention": "off"}, (None, "nowhere", 4)),
+    ],
+)
+async def test_an_inbox_is_as_the_settings_say(
+    given: dict[str, str], kept: tuple[timedelta | None, str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Deliveries are kept for ninety days and go nowhere afterwards; handlers have four connections."""
+    places: list[building.Place] = []
+    build = building.build
+
+    def built(place: building.Place, **named: Any) -> Any:
+        places.append(place)
+        return build(place, **named)
+
+    monkeypatch.setattr(building, "build", built)
+    backstage = Backstage(load(**COMPLETE | given | {"database_url": "postgres://127.0.0.1:1/a"}), outlived=False)
+    backstage.of(Consumer("a", dedup="inbox"), lambda _: None)
+    await backstage.close()
+    assert [(place.retention, place.retention_to, place.connections) for place in places] == [kept]
+
+
+def test_jobs_of_a_consumer_keep_their_history_as_the_settings_say(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """In the schema of its inbox."""
+    found: list[tuple[str, timedelta]] = []
+
+    def built(_: object, around: Any, *, history_for: timedelta, **__: object) -> list[Any]:
+        found.append((around.schema, history_for))
+        return []
+
+    monkeypatch.setattr("relay.upkeep.building.job_runners", built)
+    (tmp_path / "shop_jobs.py").write_text("from relay.upkeep import Jobs\njobs = Jobs()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = load(
+        database_url="postgres://127.0.0.1:1/a",
+        inbox_schema="shop",
+        relay_app="shop_jobs:jobs",
+        relay_runs_retention="2d",
+    )
+    assert app_jobs.loops(settings, FakeClock(), lambda _: None) == []
+    assert found == [("shop", timedelta(days=2))]

@@ -32,6 +32,8 @@ class Database:
     away: bool = False
     forgetful: bool = False
     """Whether the next answer that gives a slot away is lost."""
+    slow: dict[str, float] = field(default_factory=dict)
+    """Statements that take so long."""
     slots: dict[str, datetime | None] = field(default_factory=dict)
     takers: dict[str, str] = field(default_factory=dict)
     asked: list[tuple[str, float]] = field(default_factory=list)
@@ -62,6 +64,7 @@ class Session:
         """The rows of a statement."""
         database = self.database
         database.asked.append((name, asyncio.get_running_loop().time()))
+        await asyncio.sleep(database.slow.get(name, 0.0))
         if database.away:
             raise OSError("away")
         match name:

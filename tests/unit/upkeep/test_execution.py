@@ -31,6 +31,18 @@ async def unsure() -> BaseException:
     raise LookupError("what connection?")
 
 
+async def parting() -> BaseException:
+    """One that takes its time when it is asked about no longer."""
+    try:
+        return await never()
+    finally:
+        await asyncio.sleep(2)
+
+
+async def nothing() -> None:
+    """Work of no time."""
+
+
 async def long() -> None:
     """Work of an hour."""
     await asyncio.sleep(3_600)
@@ -130,3 +142,19 @@ async def test_what_ends_by_itself_is_left_alone() -> None:
         await asyncio.sleep(3)
 
     assert await Execution(three, never(), lambda _: None).run(10) == Ending(Status.DONE)
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["as it ends", "behind its end"])
+@in_fake_time
+async def test_what_has_ended_has_ended_though_its_process_ends_at_that_moment(*, late: bool) -> None:
+    """A cancellation that comes then makes nothing of it that it was not."""
+    execution = Execution(nothing, parting(), lambda _: None)
+    running = asyncio.create_task(execution.run(10))
+    loop = asyncio.get_running_loop()
+    if late:
+        loop.call_later(1, running.cancel)
+    else:
+        # Behind its end, and before whoever waits for it has its turn.
+        execution._work.add_done_callback(lambda _: running.cancel())
+    assert await running == Ending(Status.DONE)
+    assert execution.interrupted

@@ -12,7 +12,7 @@ import pytest
 from relay.kernel.line_writer import LineWriter
 from relay.kernel.log_output import logger
 from relay.upkeep import events
-from relay.upkeep.events import RunFault, Status
+from relay.upkeep.events import RunFault, RunSkipped, Status
 from relay.upkeep.execution import Execution
 from relay.upkeep.lines import LINES, JobLines
 from relay.upkeep.schedule import Every
@@ -57,6 +57,14 @@ def test_every_line_has_the_documented_fields() -> None:
         assert set(line) - {"event", "level"} == set(documented[line["event"]].fields), line
         assert line["level"] in documented[line["event"]].levels
     assert {line["event"] for line in log.lines()} == set(documented)
+
+
+def test_a_job_that_is_at_work_already_is_told_by_that_name() -> None:
+    """It is what alerts look for."""
+    log = Log("info")
+    log.tell(RunSkipped("ingest", SLOT, WORKER))
+    (line,) = log.lines()
+    assert {**RUN, "event": "worker_already_running", "level": "warning"}.items() <= line.items()
 
 
 @pytest.mark.parametrize(

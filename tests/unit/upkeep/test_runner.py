@@ -9,13 +9,16 @@ import pytest
 
 from relay.errors import SchemaError
 from relay.kernel.observe import PassFailed
+from relay.kernel.runner import Budget
 from relay.kernel.shutdown import Shutdown
 from relay.kernel.supervise import supervise
-from relay.upkeep.events import RunEnded, RunSkipped, Status
+from relay.upkeep.building import job_runners
+from relay.upkeep.events import RunEnded, RunSkipped, RunUnrecorded, Status
+from relay.upkeep.history import HURRY_SECONDS
 from relay.upkeep.holding import Holding
 from relay.upkeep.jobs import Jobs
-from relay.upkeep.run import Run
-from tests.unit.kernel.fakes import in_fake_time
+from relay.upkeep.run import Run, Surroundings
+from tests.unit.kernel.fakes import FakeClock, in_fake_time
 from tests.unit.upkeep.fakes import NEW_YEAR, Counting, Database, Process, jobs_of
 
 HOUR = 3_600.0
@@ -323,3 +326,73 @@ async def test_a_job_has_the_soft_timeout_to_end_and_is_then_cancelled() -> None
     assert sorted(str(ended["status"]) for ended in database.ended) == ["cancelled", "done"]
     assert not database.held
     assert process.session.closed
+
+
+@pytest.mark.parametrize(("slow", "written"), [(0.5, ["done"]), (30.0, [])], ids=["soon", "late"])
+@in_fake_time
+async def test_a_run_that_is_done_is_told_of_though_its_process_ends_meanwhile(slow: float, written: list[str]) -> None:
+    """The last word of its history has a second more; the log and the metrics have theirs in any case."""
+    database = Database(slow={"run_end": slow})
+    process = Process(database, jobs_of(Counting(seconds=10), every="1h"))
+    running = asyncio.create_task(process.run_once())
+    await asyncio.sleep(10.25)
+    running.cancel()
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert asyncio.get_running_loop().time() - began <= HURRY_SECONDS
+    assert [ended.status for ended in process.of(RunEnded)] == [Status.DONE]
+    assert [ended["status"] for ended in database.ended] == written
+    assert len(process.of(RunUnrecorded)) == (not written)
+    assert not database.held
+
+
+@in_fake_time
+async def test_how_a_run_has_ended_is_written_when_the_database_is_back() -> None:
+    """A restart of the database ends the run by its lock, and is not there to hear of it; the next slot is far."""
+    database = Database()
+    async with Process(database, jobs_of(Counting(seconds=500), every="1h")) as process:
+        await asyncio.sleep(10)
+        database.away = True
+        process.holdings[0].gone.set_result(OSError("reset"))
+        await asyncio.sleep(45)
+        assert not database.ended
+        database.away = False
+        await asyncio.sleep(45)
+        assert [(ended["status"], ended["late"]) for ended in database.ended] == [("lost", 60.0)]
+        asked = len(database.asked)
+        await asyncio.sleep(300)
+        assert len(database.asked) == asked
+        assert len(process.of(RunUnrecorded)) == 1
+
+
+@in_fake_time
+async def test_a_host_that_is_silent_leaves_time_for_the_next_one() -> None:
+    """A URL may name several, each of which is tried for ten seconds."""
+
+    async def connect() -> Any:
+        await asyncio.sleep(20)
+        raise psycopg.OperationalError("so says the third one")
+
+    around = Surroundings(connect=connect, schema="public", observe=lambda _: None)
+    clock = FakeClock()
+    (runner,) = job_runners(jobs_of(Counting(), every="1h"), around, history_for=timedelta(7), clock=clock)
+    with pytest.raises(psycopg.OperationalError, match="the third one"):
+        await runner.run_once(Budget(clock.monotonic() + runner.seconds, clock.monotonic, asyncio.Event()))
+
+
+@in_fake_time
+async def test_pruning_goes_on_behind_a_run_that_ended_late() -> None:
+    """It stands among those that are over, and keeps each page from being full."""
+    process = Process(Database(), jobs_of(Counting(), every="1h"))
+    ask, left, pages = process.session.ask, [499, 499, 120, 0], []
+
+    async def pruned(name: str, values: Any) -> Any:
+        if name != "runs_prune":
+            return await ask(name, values)
+        pages.append(left.pop(0))
+        return [(pages[-1],)]
+
+    process.session.ask = pruned
+    await process.run_once()
+    assert pages == [499, 499, 120, 0]

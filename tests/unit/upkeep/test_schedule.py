@@ -17,6 +17,8 @@ EXPRESSIONS = (
     "15,45 1-3 * * *",
     "*/20 2 * * *",
     "0 */2 * * *",
+    "17 */3 * * *",
+    "*/20 0 * * *",
     "59 23 * * 6",
     "0 0 1 * *",
 )
@@ -56,6 +58,28 @@ def test_a_day_of_23_or_25_hours_has_a_slot_for_each(start: datetime, hours: int
         assert slots == hours
 
 
+@pytest.mark.parametrize(
+    ("expression", "start", "slots"),
+    [
+        ("*/20 2 * * *", "2026-04-04 14:00", ["04-04 15:30", "04-04 15:50", "04-04 16:10", "04-05 15:30"]),
+        ("*/20 0 * * *", "2026-04-04 14:00", ["04-05 13:30", "04-05 13:50", "04-05 14:10", "04-06 13:30"]),
+        ("17 */3 * * *", "2026-04-04 14:00", ["04-04 16:47", "04-04 19:47", "04-04 22:47", "04-05 01:47"]),
+        ("*/20 0 * * *", "2026-10-03 14:30", ["10-04 13:00", "10-04 13:20", "10-04 13:40", "10-05 13:00"]),
+        ("17 */3 * * *", "2026-10-03 14:00", ["10-03 16:17", "10-03 19:17", "10-03 22:17", "10-04 01:17"]),
+    ],
+)
+def test_no_slot_is_left_out_where_clocks_are_changed_by_half_an_hour(
+    expression: str, start: str, slots: list[str]
+) -> None:
+    """On Lord Howe Island they go back at 15:00 UTC, and forward at 15:30."""
+    schedule, found = Cron.of(expression, "Australia/Lord_Howe"), datetime.fromisoformat(f"{start}+00:00")
+    for expected in slots:
+        following = schedule.next_after(found)
+        assert following is not None
+        found = following
+        assert f"{found:%m-%d %H:%M}" == expected
+
+
 def test_intervals_are_counted_from_one_moment_for_all() -> None:
     """Whenever a process began."""
     every = Every.of("7s")
@@ -63,3 +87,11 @@ def test_intervals_are_counted_from_one_moment_for_all() -> None:
     assert {every.latest(now + timedelta(seconds=7 * n)) - timedelta(seconds=7 * n) for n in range(9)} == {  # type: ignore[operator]
         every.latest(now)
     }
+
+
+@pytest.mark.parametrize("interval", [timedelta.max, timedelta(days=36_501), 1e12, "999ms", 0])
+def test_an_interval_is_a_second_at_least_and_a_century_at_most(interval: timedelta | float | str) -> None:
+    """A slot whose date is none would end the process in which its job sleeps."""
+    with pytest.raises(ValueError, match=r"an interval is .*; give "):
+        Every.of(interval)
+    assert Every.of("36500d").next_after(datetime(2099, 12, 5, tzinfo=UTC)) == datetime(2099, 12, 7, tzinfo=UTC)

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relay.errors import ConfigurationError
@@ -55,6 +55,8 @@ def test_what_is_left_out_has_a_default() -> None:
     assert (table.place, table.to, table.key, table.batch) == (TableName("public", "sources"), "archive", (), 500)
 
 
+@example('"', "0")
+@example('"shop"', "orders")
 @given(NAMES, NAMES)
 def test_a_name_is_read_as_it_was_written(schema: str, name: str) -> None:
     """Whatever is in it."""
