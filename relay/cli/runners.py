@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import assert_never
+from typing import Final, assert_never
 
 from relay.brokers.broker import Broker
 from relay.brokers.pubsub import PubSub
@@ -30,7 +30,8 @@ from relay.upkeep.slots import SlotNow, Slots
 from relay.upkeep.surroundings import surroundings
 
 OUTAGE_JITTER_SECONDS = 0.25
-_JOBS, _RETENTION = "jobs", "retention"
+_JOBS: Final = "jobs"
+RETENTION: Final = "retention"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ def workers(
 def nothing_to_run(settings: Settings) -> str:
     """What is wrong where all that is chosen are jobs, and there are none."""
     why = without_jobs(settings)
-    if _RETENTION in settings.runners and not our_jobs(settings):
+    if RETENTION in settings.runners and not our_jobs(settings):
         why.append("RELAY_RETENTION is off")
     if _JOBS in settings.runners and not settings.relay_app:
         why.append("name yours in RELAY_APP=module:name, or add publish")
@@ -239,6 +240,6 @@ BROKERS: dict[str, Callable[[Settings], Broker]] = {"pubsub": lambda settings: P
 # What RELAY_RUNNERS may name. Runners other than publish wait as `pace` says, and jobs for their slots.
 RUNNERS: dict[str, Kind] = {
     Publisher.name: OneRunner(publisher, by_time_alone=True),
-    _RETENTION: SomeJobs(our_jobs),
+    RETENTION: SomeJobs(our_jobs),
     _JOBS: SomeJobs(app_jobs),
 }

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from relay.cli.parts import loaded, warned
-from relay.cli.runners import our_jobs
+from relay.cli.runners import RETENTION, our_jobs
 from relay.errors import ConfigurationError
 from relay.kernel.line_redaction import Redaction
 from relay.operate import runs
@@ -17,7 +17,7 @@ from relay.operate.runs import Following, HistoryReader, JobNow, RunRow, Wanted
 from relay.postgres.connect import connect_async
 from relay.settings import Settings
 from relay.upkeep.events import Status
-from relay.upkeep.jobs import Job
+from relay.upkeep.jobs import OURS, Job
 from relay.upkeep.loading import load_jobs
 
 MOST_LISTED = 10_000
@@ -100,8 +100,8 @@ def _wanted(options: argparse.Namespace) -> Wanted:
 
 
 def _jobs_of(settings: Settings) -> Iterable[Job]:
-    """The relay's own and those of RELAY_APP; where these cannot be had here, there is their history all the same."""
-    ours = our_jobs(settings)
+    """The relay's own where it runs them, and those of RELAY_APP; where these cannot be had, there is their history."""
+    ours = our_jobs(settings) if RETENTION in settings.runners else []
     try:
         return [*ours, *load_jobs(settings.relay_app)]
     except ConfigurationError as error:
@@ -154,7 +154,12 @@ def _print_jobs(
     rows = {job.job: _described(job, known.get(job.job), now) for job in found}
     # Those that nobody has begun yet come after.
     never = JobNow("", None, None, None, None, None, None, None, None, 0, 0)
-    rows |= {name: _described(never._replace(job=name), job, now) for name, job in known.items() if name not in rows}
+    rows |= {
+        name: _described(never._replace(job=name), job, now)
+        for name, job in known.items()
+        # A relay's own is not known to be run by anybody: the schema may be that of an inbox.
+        if name not in rows and not name.startswith(OURS)
+    }
     shown = [
         redaction.fields("run_ended", row, _IN_LINES)
         for name, row in rows.items()

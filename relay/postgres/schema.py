@@ -78,7 +78,18 @@ class Versions:
                 f"role {connection.info.user!r} may not read the {self.ladder.name} in schema {schema!r}: "
                 f"{error.diag.message_primary}; {self.ladder.rights}"
             ) from error
+        if known is None:
+            await self._require_schema(connection, schema)
         return self.suitable(int(row[0]) if row else 0, schema, connection.info.dbname)
+
+    async def _require_schema(self, connection: psycopg.AsyncConnection[Any], schema: str) -> None:
+        there = await connection.execute("select 1 from pg_namespace where nspname = %s", [schema])
+        if await there.fetchone() is None:
+            raise SchemaError(
+                f"database {connection.info.dbname!r} has no schema {schema!r}, which {self.ladder.setting} names; "
+                f"correct the name there, or create the schema and then the {self.ladder.name} with: "
+                f"{self.ladder.command}"
+            )
 
     def suitable(self, current: int, schema: str, database: str) -> int:
         """The same of a version that is known: answer with it, or raise SchemaError."""

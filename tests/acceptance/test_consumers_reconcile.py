@@ -156,7 +156,7 @@ def test_a_schema_that_has_none_is_refused(consumers: Commands) -> None:
     said = refused(consumers("reconcile", "shop:billing", RELAY_SCHEMA="away"), 2)
     assert "schema 'away' of this database has no outbox_events to rebuild deliveries from; name" in said
     said = refused(consumers("reconcile", "shop:billing", INBOX_SCHEMA="away"), 2)
-    assert "has no inbox in schema 'away'; create it with: python -m consumers migrate" in said
+    assert "has no schema 'away', which INBOX_SCHEMA names; correct the name there, or create" in said
 
 
 def test_a_database_that_is_away_is_a_failure(tmp_path: Path) -> None:

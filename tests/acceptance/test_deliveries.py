@@ -162,7 +162,10 @@ def test_a_database_that_is_away_or_has_no_inbox_is_told(consumers: Commands) ->
     """Exit 2 for what has to be changed, 1 for what may come back."""
     missing = consumers("failed", INBOX_SCHEMA="nowhere")
     assert missing.returncode == 2
-    assert "has no inbox in schema 'nowhere'; create it with: python -m consumers migrate" in missing.stderr
+    assert (
+        "has no schema 'nowhere', which INBOX_SCHEMA names; correct the name there, or create the schema"
+        in missing.stderr
+    )
     away = consumers("deliveries", "list", DATABASE_URL="postgresql://u:hunter2@127.0.0.1:1/none")
     assert away.returncode == 1
     assert "hunter2" not in away.stderr

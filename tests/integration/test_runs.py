@@ -182,11 +182,15 @@ def test_each_job_has_a_line(command: Commands, database: str, tmp_path: Path) -
     heading, *lines = said.stdout.splitlines()
     assert heading.split("  ")[0] == "job"
     by_name = {line.split()[0]: line for line in lines}
-    assert list(by_name) == ["ingest", "old", "relay.retention", "clean_up"]
+    assert list(by_name) == ["ingest", "old", "clean_up"]
     assert "failed HTTP_503" in by_name["ingest"]
     assert by_name["ingest"].endswith(":00:00Z  every 1h")
     assert by_name["clean_up"].endswith("17:00Z  cron 17 3 * * * in Europe/Berlin")
     assert "never ran" in by_name["clean_up"]
+    run(database, "relay.retention")
+    assert any("every" in line for line in command("runs", "--jobs").stdout.splitlines() if "relay.retention" in line)
+    said = command("runs", "--jobs", RELAY_RUNNERS="publish,jobs")
+    assert not any("every" in line for line in said.stdout.splitlines() if "relay.retention" in line)
     told = json.loads(command("runs", "--jobs", "--json", "--job", "ingest").stdout)["jobs"]
     assert [(job["runs"], job["failures"], job["schedule"]) for job in told] == [(2, 1, "every 1h")]
     (tmp_path / "shop.py").unlink()

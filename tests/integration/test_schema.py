@@ -348,6 +348,10 @@ async def test_the_relay_refuses_a_schema_that_is_two_versions_apart(bare_databa
 
         with pytest.raises(SchemaError, match="has no outbox in schema 'public'; create it with"):
             await required()
+        with pytest.raises(
+            SchemaError, match="has no schema 'publik', which RELAY_SCHEMA names; correct the name there"
+        ):
+            await schema.require(connection, "publik")
         with psycopg.connect(bare_database) as migrating:
             schema.migrate(migrating, "public", NEWEST - 2)
         with pytest.raises(SchemaError, match=f"is at version {NEWEST - 2}, this code works on {NEWEST - 1} to"):
