@@ -11,6 +11,7 @@ from relay.kernel.duration import PositiveDuration, parse, written
 from relay.setting_base import SettingBase
 
 _SHORTEST_HISTORY = parse("1h")
+_SHOWN = 100
 
 
 class UpkeepSettings(SettingBase):
@@ -46,7 +47,11 @@ class UpkeepSettings(SettingBase):
         except ValueError:
             found = None
         if not found or parts.username or parts.password or parts.query or parts.fragment:
-            raise ValueError("is no address of a server; write it like https://api.internal:8443, without a user")
+            # A user's password, or what is asked for, is nobody's to read.
+            shown = "" if set("@?#") & set(value) else f"is {value[:_SHOWN]!r}, which "
+            raise ValueError(
+                f"{shown}is no address of a server; write it like https://api.internal:8443, without a user"
+            )
         return value.rstrip("/")
 
     @field_validator("archive_bucket")

@@ -45,6 +45,8 @@ class Surroundings:
     schema: str
     """The schema of `relay_schedule` and `relay_runs`."""
     observe: Observe
+    schema_setting: str = "RELAY_SCHEMA"
+    """The setting that names this schema."""
     api: Api | None = None
     """Calls the internal API of HTTP jobs."""
     archive: "Address | None" = None
@@ -76,6 +78,7 @@ class Run:
         self._deadline = deadline
         self._counters: Counter[str] = Counter()
         self._errors = 0
+        self._last_fault: RunFault | None = None
 
     @property
     def stopping(self) -> bool:
@@ -96,6 +99,11 @@ class Run:
         """How many faults there were that did not end it."""
         return self._errors
 
+    @property
+    def last_fault(self) -> RunFault | None:
+        """The last of them."""
+        return self._last_fault
+
     def count(self, name: str, by: int = 1) -> None:
         """Count something that the history shall show, such as rows that were read."""
         if not _is_countable(name, by):
@@ -108,7 +116,8 @@ class Run:
     def fault(self, error: BaseException, what: str = "") -> None:
         """Note what went wrong and does not end the run; the history counts it as an error, and the log tells it."""
         self._errors += 1
-        self._around.observe(RunFault(self.job, self.worker, what, error))
+        self._last_fault = RunFault(self.job, self.worker, what, error)
+        self._around.observe(self._last_fault)
 
     async def call_api(self, method: str, path: str, *, timeout: Duration = "30s") -> None:  # noqa: ASYNC109 -- an HTTP client's
         """Call a path of the internal API, and wait for its answer.

@@ -231,7 +231,7 @@ def test_a_month_that_is_being_written_to_is_sealed_afterwards(
 
 
 def test_a_sealed_table_that_somebody_writes_to_is_not_dropped(database: str, tmp_path: Path) -> None:
-    """Whoever insists has taken away what forbids it; it is exported again, or the row taken away."""
+    """Whoever insists has taken away what forbids it; it is exported again, and written to no more."""
     shelf = Shelf(database)
     shelf.month(FIRST)
     shelf.fill(FIRST, 3)
@@ -243,6 +243,9 @@ def test_a_sealed_table_that_somebody_writes_to_is_not_dropped(database: str, tm
     (fault,) = files.drop(shelf.origin, JANUARY, NOW).faults
 
     assert "has 4 row(s), and its files have 3" in str(fault)
+    assert files.export(shelf.origin, JANUARY, again=True).rows == 4
+    with pytest.raises(psycopg.errors.CheckViolation, match="sealed"):
+        shelf.say("update archive.sources_2026_01_p1 set age = age")
     assert files.export(shelf.origin, JANUARY, again=True).rows == 4
     assert len(files.drop(shelf.origin, JANUARY, NOW).dropped) == 1
 

@@ -161,7 +161,10 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"WORKER_API_BASE_URL": "api.internal"},
-        "WORKER_API_BASE_URL is no address of a server; write it like https://api.internal:8443, without a user",
+        (
+            "WORKER_API_BASE_URL is 'api.internal', which is no address of a server; write it like "
+            "https://api.internal:8443, without a user"
+        ),
     ),
     (
         {"ARCHIVE_ENDPOINT": "https://u:hunter2@minio"},

@@ -102,7 +102,7 @@ class Archive:
             _require_month(session, origin, month)
             _require_writable(store, origin)
             if again:
-                _begin_again(session, record.exports(session, origin, month))
+                _begin_again(session, record.exports(session, origin, month), careful)
             self._finish(session, store, origin, month, done, careful)
             for partition in seal.due(session, origin, month):
                 seal.seal(session, origin, partition, careful)
@@ -219,7 +219,7 @@ def _exports(session: Session, origin: str, month: date | None, part: int | None
     return found
 
 
-def _begin_again(session: Session, exports: Sequence[Export]) -> None:
+def _begin_again(session: Session, exports: Sequence[Export], watch: Watch) -> None:
     """Have the files of all parts that are not dropped count no more."""
     if exports and all(export.state is State.DROPPED for export in exports):
         raise ArchiveError(
@@ -229,16 +229,17 @@ def _begin_again(session: Session, exports: Sequence[Export]) -> None:
         )
     for export in exports:
         if export.state is not State.DROPPED:
-            _forget_files(session, export)
+            _forget_files(session, export, watch)
 
 
-def _forget_files(session: Session, export: Export) -> None:
-    """Which is for as long as its rows are there."""
+def _forget_files(session: Session, export: Export, watch: Watch) -> None:
+    """Which is for as long as its rows are there; corrected, they stay so."""
     if catalog.oid_of(session, ARCHIVE, export.sealed) is None:
         raise ArchiveError(
             f"there is no table archive.{export.sealed}, from which {export.shown} would be exported again; its files "
             "are what there is, bring back a copy of those that are not whole. Nothing was changed"
         )
+    seal.freeze_again(session, export.sealed, watch)
     record.forget_files(session, export)
 
 
