@@ -1,6 +1,7 @@
 """The same in a bucket: what a store refuses, loses, or has been given by somebody else."""
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
@@ -13,7 +14,7 @@ import pytest
 from relay.upkeep.archive.archive import Archive
 from relay.upkeep.archive.place import Place
 from relay.upkeep.archive.record import Insistence, State
-from relay.upkeep.archive.store import UnusablePlaceError
+from relay.upkeep.archive.store import PlaceAwayError, UnusablePlaceError
 from relay.upkeep.archive.watch import StoppedError
 from relay.upkeep.table_name import TableName
 from tests.support.archives import FIRST, Shelf, archive, differences, exists, kept
@@ -96,6 +97,18 @@ def test_a_store_that_refuses_is_said_to(shelf: Shelf) -> None:
     """With where the rights are that it wants."""
     with _refusing() as endpoint, pytest.raises(UnusablePlaceError, match=r"s3://archive/months refuses .*archive.md"):
         _archive(shelf.database, Bucket(endpoint, "archive")).export(shelf.origin, JANUARY)
+
+
+def test_a_store_that_is_away_is_told_of_before_anything_is_sealed(shelf: Shelf, there: Bucket) -> None:
+    """Nobody listens there."""
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        port = bound.getsockname()[1]
+    files = _archive(shelf.database, Bucket(f"http://127.0.0.1:{port}", there.name))
+
+    with pytest.raises(PlaceAwayError, match=r"call again when the place answers\. Nothing was changed"):
+        files.export(shelf.origin, JANUARY)
+
+    assert files.standing(shelf.origin).exports == []
 
 
 def test_credentials_that_are_missing_are_named(

@@ -16,7 +16,7 @@ from relay.upkeep.archive.lock import alone
 from relay.upkeep.archive.place import Place
 from relay.upkeep.archive.record import Export, File, Insistence, State
 from relay.upkeep.archive.session import Connect, Session
-from relay.upkeep.archive.store import Store
+from relay.upkeep.archive.store import PlaceAwayError, Store
 from relay.upkeep.archive.watch import StoppedError, Watch
 from relay.upkeep.table_name import ARCHIVE, TableName
 
@@ -100,7 +100,7 @@ class Archive:
         done = Done(origin)
         with self._at_work(origin, watch, done) as (session, store, careful):
             _require_month(session, origin, month)
-            store.require_writable(names.folder_of(catalog.table_of(origin)))
+            _require_writable(store, origin)
             if again:
                 _begin_again(session, record.exports(session, origin, month), careful)
             self._finish(session, store, origin, month, done, careful)
@@ -260,6 +260,13 @@ def _counted(done: Done) -> Iterator[None]:
         yield
     except ArchiveError as error:
         done.faults.append(error)
+
+
+def _require_writable(store: Store, origin: str) -> None:
+    try:
+        store.require_writable(names.folder_of(catalog.table_of(origin)))
+    except ArchiveError as error:
+        raise PlaceAwayError(f"{error}. Nothing was changed") from error
 
 
 def _require_month(session: Session, origin: str, month: date | None) -> None:

@@ -48,8 +48,8 @@ class Directory:
                 if error.errno not in _LASTING:
                     raise
                 text = (
-                    f"no file can be written to {place}: {error.strerror or told(error)}; have user number "
-                    f"{os.geteuid()} own it, or name another directory as ARCHIVE_BUCKET. Nothing was changed"
+                    f"no file can be written to {place}: {error.strerror or told(error)}; let user number "
+                    f"{os.geteuid()} write there, or name another directory as ARCHIVE_BUCKET. Nothing was changed"
                 )
                 of_all = error.errno == errno.EROFS or not place.is_dir()
                 raise (UnusablePlaceError(text) if of_all else ConfigurationError(text)) from error

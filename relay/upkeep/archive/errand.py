@@ -23,7 +23,7 @@ from relay.postgres.connect import connect
 from relay.upkeep.archive.archive import Archive, Done
 from relay.upkeep.archive.lock import ArchiveBusyError
 from relay.upkeep.archive.place import Place
-from relay.upkeep.archive.store import UnusablePlaceError
+from relay.upkeep.archive.store import PlaceAwayError, UnusablePlaceError
 from relay.upkeep.archive.watch import StoppedError, Watch
 
 What = Literal["export", "drop"]
@@ -115,7 +115,7 @@ class _Work:
                 # Whoever has it in hand does the work.
                 self._words.say(count=["archives_busy", 1])
             except (RelayError, psycopg.Error) as error:
-                if len(origins) == 1 or isinstance(error, UnusablePlaceError):
+                if len(origins) == 1 or isinstance(error, (UnusablePlaceError, PlaceAwayError)):
                     raise
                 failed.append(_told(error))
                 self._words.say(fault=[*failed[-1], f"{what} of {origin}"])

@@ -21,6 +21,10 @@ class UnusablePlaceError(ConfigurationError):
     """The place itself is wrong, whatever the table: it is told once, and nothing else is tried."""
 
 
+class PlaceAwayError(ArchiveError):
+    """The place takes nothing for now, whatever the table: the same."""
+
+
 class Draft(Protocol):
     """A file that is being written, and is under no name."""
 
