@@ -52,7 +52,15 @@ def loops(settings: Settings, clock: Clock, observe: Observe) -> list[Loop]:
     url = checked(settings.database_url.get_secret_value())
     runners = job_runners(
         jobs,
-        surroundings(jobs, settings, observe, url=url, app=settings.consumers_name, schema=settings.inbox_schema),
+        surroundings(
+            jobs,
+            settings,
+            observe,
+            url=url,
+            app=settings.consumers_name,
+            schema=settings.inbox_schema,
+            schema_setting="INBOX_SCHEMA",
+        ),
         history_for=settings.relay_runs_retention,
         clock=clock,
         redaction=Redaction(redaction(settings)),

@@ -80,6 +80,14 @@ class ConsumerStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class JobsStarted:
+    """The jobs of RELAY_APP wait for their slots, or run; whether their schema is there is found out by each."""
+
+    runners: tuple[str, ...]
+    schema: str
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerStopped:
     """The end; how many deliveries were given back, and which handlers had to be abandoned."""
 

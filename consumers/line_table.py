@@ -31,6 +31,12 @@ LINES = (
         tuple(field.name for field in fields(ConsumerStarted)),
     ),
     Line(
+        "jobs_started",
+        ("info",),
+        "the jobs of RELAY_APP wait for their slots, beside consumers or alone",
+        ("runners", "schema"),
+    ),
+    Line(
         "start_warning",
         ("warning",),
         "something at the start that endangers what the consumer promises, and does not keep it from working",

@@ -19,6 +19,7 @@ from consumers.events import (
     DeliverySettled,
     Fate,
     HandlerOverdue,
+    JobsStarted,
     OutcomeIgnored,
     PipelineFault,
     ResultUnkept,
@@ -49,7 +50,7 @@ from relay.upkeep.lines import JobLines
 Delivery = HandlerOverdue | CompletionUnwritten | ResultUnkept | OutcomeIgnored | PipelineFault
 Outage = StoreAway | StoreBack | SourceAway | SourceBack | SettleFailed | DeadLetterFailed
 Life = ConsumerStarted | ConsumerStopped | ConsumerStats | StartWarning | DeliveriesLost | Throttled
-Process = LoopDied | ShutdownBegan | ShutdownEnded
+Process = JobsStarted | LoopDied | ShutdownBegan | ShutdownEnded
 Told = DeliverySettled | Delivery | Work | Send | Outage | InboxEvent | Life | Process
 
 _CONSEQUENCES = {
@@ -124,7 +125,7 @@ class LogLines:
                 self._life(event)
             case DeliveriesLost() | Throttled():
                 self._life(event)
-            case LoopDied() | ShutdownBegan() | ShutdownEnded():
+            case JobsStarted() | LoopDied() | ShutdownBegan() | ShutdownEnded():
                 self._process(event)
             case _:
                 assert_never(event)
@@ -369,6 +370,8 @@ class LogLines:
                     raised_at=origin(event.error),
                     consequence="it receives no more, and a process of consumers ends; its deliveries come again",
                 )
+            case JobsStarted():
+                self._lines.write("info", "jobs_started", runners=list(event.runners), schema=event.schema)
             case ShutdownBegan():
                 self._lines.write("info", "shutdown", reason=event.reason, soft_timeout=event.soft_timeout)
             case ShutdownEnded():

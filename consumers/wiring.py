@@ -12,6 +12,7 @@ from consumers import app_jobs
 from consumers.backstage import Backstage, missing, redaction, refusals
 from consumers.company import Company
 from consumers.errors import ConfigurationError
+from consumers.events import JobsStarted
 from consumers.logs import LogLines
 from consumers.settings import Settings, load
 from relay import errors as relay_errors
@@ -70,6 +71,8 @@ async def run_all(
     async with backstage(consumers, settings, outlived=False, more=faults) as supplies:
         clock, soft_timeout = SystemClock(), settings.consumers_shutdown_ms.total_seconds()
         jobs = app_jobs.loops(settings, clock, observe)
+        if jobs:
+            observe(JobsStarted(tuple(loop.worker.runner.name for loop in jobs), settings.inbox_schema))
         company = Company(
             consumers,
             supplies,

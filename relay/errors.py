@@ -19,9 +19,14 @@ RelayError
 └── DevError                  the embedded stack could not be started
 """
 
+from typing import ClassVar
+
 
 class RelayError(Exception):
     """Base of every error that the relay raises on purpose."""
+
+    quotes_no_data: ClassVar[bool] = False
+    """Whether what it quotes is what somebody wrote in code and settings: logs and histories tell it whole."""
 
 
 class EmitError(RelayError):
@@ -45,6 +50,8 @@ class InvalidEventError(EmitError):
 
 class ConfigurationError(RelayError):
     """The call or the settings are wrong; nothing was started."""
+
+    quotes_no_data = True
 
 
 class SchemaError(ConfigurationError):
@@ -96,6 +103,8 @@ class NoFurtherSessionError(RelayError):
 class MoveError(RelayError):
     """Rows that are over could not be moved; they are where they were."""
 
+    quotes_no_data = True
+
 
 class OperateError(RelayError):
     """An operator's command could not be finished; it says what is done and what is not."""
@@ -107,6 +116,8 @@ class AuditError(RelayError):
 
 class ArchiveError(RelayError):
     """Something of an archive could not be done; what was done before is recorded, and the next call goes on there."""
+
+    quotes_no_data = True
 
 
 class DevError(RelayError):

@@ -11,6 +11,7 @@ from relay.kernel.duration import PositiveDuration, parse, written
 from relay.setting_base import SettingBase
 
 _SHORTEST_HISTORY = parse("1h")
+_SHOWN = 100
 
 
 class UpkeepSettings(SettingBase):
@@ -46,7 +47,11 @@ class UpkeepSettings(SettingBase):
         except ValueError:
             found = None
         if not found or parts.username or parts.password or parts.query or parts.fragment:
-            raise ValueError("is no address of a server; write it like https://api.internal:8443, without a user")
+            # A user's password, or what is asked for, is nobody's to read.
+            shown = "" if set("@?#") & set(value) else f"is {value[:_SHOWN]!r}, which "
+            raise ValueError(
+                f"{shown}is no address of a server; write it like https://api.internal:8443, without a user"
+            )
         return value.rstrip("/")
 
     @field_validator("archive_bucket")
@@ -55,7 +60,11 @@ class UpkeepSettings(SettingBase):
         scheme, found, rest = value.partition("://")
         if not found:
             # A name alone is that of a bucket.
-            return value if not value or Path(value).is_absolute() else f"s3://{value.rstrip('/')}"
+            if not value or Path(value).is_absolute():
+                return value
+            if "/" in value.rstrip("/") or not value[0].isalnum():
+                raise ValueError("is no path from the root; write /srv/archive, or s3://bucket/folder for a bucket")
+            return f"s3://{value.rstrip('/')}"
         if not rest.strip("/") or "@" in rest.partition("/")[0]:
             raise ValueError("names no place for files; write s3://bucket/folder or an absolute path, without a user")
         return f"{scheme.lower()}://{rest.rstrip('/')}"

@@ -11,7 +11,7 @@ from typing import Any
 from relay.cli.announcing import Announced, Version
 from relay.cli.parts import listening_opener, loaded, outbox_connector, redaction, warned
 from relay.cli.refusals import refusals
-from relay.cli.runners import RUNNERS, jobs_of, publishes, unknown, without_jobs, workers
+from relay.cli.runners import RUNNERS, job_at_once, job_named, jobs_of, publishes, unknown, without_jobs, workers
 from relay.cli.serve import Site
 from relay.errors import ConfigurationError, SchemaError
 from relay.kernel.clock import Clock, SystemClock
@@ -37,6 +37,7 @@ from relay.outbox.sleep import Sleeper
 from relay.publisher.publisher import Publisher
 from relay.setting_base import HARD_END
 from relay.settings import Settings
+from relay.upkeep.jobs import Job
 from relay.upkeep.runner import JobRunner
 
 HARD_END_SECONDS = HARD_END.total_seconds()
@@ -58,7 +59,11 @@ In the report, `processed` counts the rows that were claimed, `updated` those
 that were published, and `errors` those that the broker did not take or never
 will; `next` is "again" where more is due. Of a job, `processed` is 1 where it
 ran, `skipped` is 1 where the run before is still at work, and `errors` counts
-what went wrong."""
+what went wrong; `due` is false where its slot has not come.
+
+With --job, that job runs now, whether it is due or not, and nothing else does:
+with its lock, and its history. Slots up to now are done with. It exits 1 where
+the job had errors, or did not run."""
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -78,9 +83,18 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         description=_TICK,
         epilog="""examples, the second for cron, in the folder of your checkout:
   python -m relay tick
-  * * * * * cd /srv/outbox-relay && .venv/bin/python -m relay tick""",
+  * * * * * cd /srv/outbox-relay && .venv/bin/python -m relay tick
+  python -m relay tick --job clean_up""",
     )
-    once.set_defaults(command=lambda _: asyncio.run(_tick(_warned(loaded()))))
+    once.add_argument("--job", metavar="NAME", help="run this job now, whether it is due or not, and nothing else")
+    once.set_defaults(command=_tick_command)
+
+
+def _tick_command(options: argparse.Namespace) -> int:
+    settings = loaded()
+    if options.job is None:
+        return asyncio.run(_tick(_warned(settings)))
+    return asyncio.run(_tick(settings, job_named(options.job, settings)))
 
 
 def _warned(settings: Settings) -> Settings:
@@ -156,12 +170,10 @@ def _stats_loop(settings: Settings, connect: Announced, tally: Tally, clock: Clo
     return loop
 
 
-async def _tick(settings: Settings) -> int:
+async def _tick(settings: Settings, job: Job | None = None) -> int:
     shutdown, clock, observe = Shutdown(), SystemClock(), _but_failed_passes(_observe(settings))
     with shutdown.listening(settings.relay_shutdown_ms.total_seconds() + HARD_END_SECONDS):
-        _require(settings)
-        runners = workers(settings, outbox_connector(settings, Version(settings, observe)), clock, observe)
-        _warn(without_jobs(settings))
+        runners = _ticking(settings, clock, observe) if job is None else [job_at_once(job, settings, clock, observe)]
         try:
             report = await _in_time(
                 tick(
@@ -182,7 +194,26 @@ async def _tick(settings: Settings) -> int:
     print(json.dumps(report.as_json(warned(settings))), flush=True)
     if report.failures:
         raise report.failures[0]
-    return 0
+    return 0 if job is None else _judged(job, report)
+
+
+def _ticking(settings: Settings, clock: Clock, observe: Observe) -> list[Worker]:
+    _require(settings)
+    runners = workers(settings, outbox_connector(settings, Version(settings, observe)), clock, observe)
+    _warn(without_jobs(settings))
+    return runners
+
+
+def _judged(job: Job, ticked: TickReport) -> int:
+    """Whoever runs one job waits for what becomes of it."""
+    (outcome,) = ticked.outcomes.values()
+    if outcome and outcome.report.processed:
+        return FAILED if outcome.report.errors else 0
+    reason = (
+        "its run before is at work still, here or elsewhere" if outcome and outcome.report.skipped else "call again"
+    )
+    print(f"relay: job {job.name!r} did not run: {reason}", file=sys.stderr)
+    return FAILED
 
 
 async def _in_time(

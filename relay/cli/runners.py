@@ -26,10 +26,11 @@ from relay.settings import Settings
 from relay.upkeep.building import job_runners, job_workers
 from relay.upkeep.jobs import Job
 from relay.upkeep.loading import load_jobs
+from relay.upkeep.slots import SlotNow, Slots
 from relay.upkeep.surroundings import surroundings
 
 OUTAGE_JITTER_SECONDS = 0.25
-_JOBS = "jobs"
+_JOBS, _RETENTION = "jobs", "retention"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +75,12 @@ def workers(
 
 def nothing_to_run(settings: Settings) -> str:
     """What is wrong where all that is chosen are jobs, and there are none."""
-    return (
-        f"RELAY_RUNNERS is {settings.relay_runners!r}, and there is no job to run: name yours in "
-        "RELAY_APP=module:name, or add publish"
-    )
+    why = without_jobs(settings)
+    if _RETENTION in settings.runners and not our_jobs(settings):
+        why.append("RELAY_RETENTION is off")
+    if _JOBS in settings.runners and not settings.relay_app:
+        why.append("name yours in RELAY_APP=module:name, or add publish")
+    return f"RELAY_RUNNERS is {settings.relay_runners!r}, and there is no job to run: {'; '.join(why)}"
 
 
 def _worker(kind: OneRunner, settings: Settings, connect: Connect, clock: Clock, observe: Observe) -> Worker:
@@ -91,7 +94,25 @@ def _worker(kind: OneRunner, settings: Settings, connect: Connect, clock: Clock,
     )
 
 
-def _job_workers(jobs: Sequence[Job], settings: Settings, clock: Clock, observe: Observe) -> dict[str, Worker]:
+def job_at_once(job: Job, settings: Settings, clock: Clock, observe: Observe) -> Worker:
+    """The worker of one job, which runs it now, whatever its schedule."""
+    return _job_workers([job], settings, clock, observe, SlotNow)[job.name]
+
+
+def job_named(name: str, settings: Settings) -> Job:
+    """That job, also where RELAY_RUNNERS leaves it out. Raises ConfigurationError where there is none of that name."""
+    known = {job.name: job for job in (*our_jobs(settings), *app_jobs(settings))}
+    if name in known:
+        return known[name]
+    raise ConfigurationError(
+        f"there is no job {name!r}; {_nearest(name, known)}known: {', '.join(known) or 'none'}. RELAY_APP is "
+        f"{settings.relay_app!r}"
+    )
+
+
+def _job_workers(
+    jobs: Sequence[Job], settings: Settings, clock: Clock, observe: Observe, slots: type[Slots] = Slots
+) -> dict[str, Worker]:
     """The workers of jobs, by their names."""
     if not jobs:
         return {}
@@ -103,6 +124,7 @@ def _job_workers(jobs: Sequence[Job], settings: Settings, clock: Clock, observe:
         clock=clock,
         pace=pace(settings),
         redaction=careful(settings),
+        slots=slots,
     )
     return {job.name: worker for job, worker in zip(jobs, job_workers(runners, clock, observe), strict=True)}
 
@@ -163,7 +185,7 @@ def unknown(settings: Settings, known: Mapping[str, Kind]) -> list[str]:
     ]
 
 
-def _nearest(name: str, known: Mapping[str, Kind]) -> str:
+def _nearest(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, known, n=1)
     return f"did you mean {near[0]}? " if near else ""
 
@@ -217,6 +239,6 @@ BROKERS: dict[str, Callable[[Settings], Broker]] = {"pubsub": lambda settings: P
 # What RELAY_RUNNERS may name. Runners other than publish wait as `pace` says, and jobs for their slots.
 RUNNERS: dict[str, Kind] = {
     Publisher.name: OneRunner(publisher, by_time_alone=True),
-    "retention": SomeJobs(our_jobs),
+    _RETENTION: SomeJobs(our_jobs),
     _JOBS: SomeJobs(app_jobs),
 }

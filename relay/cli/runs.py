@@ -50,7 +50,7 @@ examples:
     command.add_argument("--job", metavar="NAME", help="of this job alone")
     which = command.add_mutually_exclusive_group()
     which.add_argument("--status", choices=[status.value for status in Status], metavar="STATUS", help=_statuses())
-    which.add_argument("--failed", action="store_true", help="all that did not end well")
+    which.add_argument("--failed", action="store_true", help="all that did not end well or had errors")
     command.add_argument(
         "--limit", type=int, default=50, metavar="N", help=f"at most so many, up to {MOST_LISTED:,}. 50"
     )
@@ -180,7 +180,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> list[str]:
         (
             row["job"],
             _second(row["started_at"]),
-            " ".join(filter(None, [row["status"] or "never ran", row["error_code"]])),
+            runs.job_ended(row["status"] or "never ran", row["errors"] or 0, row["error_code"]),
             "-" if row["seconds"] is None else f"{row['seconds']:.1f} s",
             f"{row['runs']:,}",
             f"{row['failures']:,}",

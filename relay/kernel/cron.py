@@ -16,6 +16,13 @@ from relay.kernel.code_duration import shown
 _FIELDS = 5
 _MOST_CHARACTERS = 200
 _EXAMPLE = "write five fields, minute hour day month weekday, like */5 * * * *"
+_RANGES = {
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day-of-month": "1 to 31, or L",
+    "month": "1 to 12, or jan to dec",
+    "day-of-week": "0 to 7, or sun to sat",
+}
 # Any time will do to find out whether there is a next one: what is possible at all happens within 50 years.
 _SOME_TIME = datetime(2000, 1, 1, tzinfo=UTC)
 _SECOND, _HOUR, _DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
@@ -44,11 +51,27 @@ def checked(expression: object) -> str:
     try:
         found = next(CronSim(expression, _SOME_TIME), None)
     except CronSimError as fault:
-        words = str(fault).replace("Bad", "has a wrong")
-        raise ValueError(f"expression is {shown(expression)}, which {words}; {_EXAMPLE}") from None
+        raise ValueError(f"expression is {shown(expression)}, which {_wrong(fault, fields)}; {_EXAMPLE}") from None
     if found is None:
         raise ValueError(f"expression is {shown(expression)}, which names no time within 50 years; {_EXAMPLE}")
     return " ".join(fields)
+
+
+def _wrong(fault: CronSimError, fields: list[str]) -> str:
+    """What is wrong with which field, and what may stand there."""
+    field = str(fault).removeprefix("Bad ")
+    minute, hour, day, _, weekday = fields
+    if field == "day-of-month" and _is_read(f"{minute} {hour} {day} * {weekday}"):
+        return "names a day that its month never has"
+    return f"has a wrong {field}" + (f" ({_RANGES[field]})" if field in _RANGES else "")
+
+
+def _is_read(expression: str) -> bool:
+    try:
+        CronSim(expression, _SOME_TIME)
+    except CronSimError:
+        return False
+    return True
 
 
 def next_after(expression: str, timezone: tzinfo, now: datetime) -> datetime | None:

@@ -26,6 +26,8 @@ class Report:
     skipped: int = 0
     errors: int = 0
     next: Next = Next.IDLE
+    due: bool = True
+    """Whether there was a time for it at all: a job waits for its slot."""
 
 
 @dataclass(frozen=True, slots=True)

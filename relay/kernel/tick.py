@@ -49,6 +49,8 @@ async def tick(
 def _runner_json(name: str, outcome: Outcome | None, redaction: Redaction) -> dict[str, Any]:
     if outcome is None:
         return {"ran": False}
+    if not outcome.report.due:
+        return {"ran": False, "due": False}
     report, error = outcome.report, outcome.error
     return {
         "ran": True,

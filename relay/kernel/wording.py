@@ -31,7 +31,7 @@ _NAMED_BY_POSTGRES = re.compile(
 
 def words_of(error: BaseException, depth: int = 3) -> str:
     """What the error says, without the data that it is about; empty where nothing is safe. May raise what it raises."""
-    for describe in (_nothing, _program, _validation, _json, _unicode, _wrapped, _database, _call, _repeated):
+    for describe in (_nothing, _program, _validation, _json, _unicode, _wrapped, _database, _call, _of_code, _repeated):
         words = describe(error)
         if words is not None:
             return words
@@ -131,6 +131,26 @@ def _database(error: BaseException) -> str | None:
     if _raised_by_a_function(str(state or ""), diag):
         return shown + "raised by a function of the database; the server's log has its text"
     return shown + _BYTES.sub(f"0x{CUT}", _line(text, _NAMED_BY_POSTGRES))
+
+
+def _of_code(error: BaseException) -> str | None:
+    """One of ours about code and settings: what it quotes is its author's, but for what a database said.
+
+    An error of somebody else's is theirs to know, also where it is derived from one of these.
+    """
+    if not getattr(error, "quotes_no_data", False) or _package(type(error).__module__) != _package(__name__):
+        return None
+    text = str(error)[:MOST_READ]
+    if (cause := error.__cause__) is not None and (words := _database(cause)) is not None:
+        words = words.removeprefix(f"{getattr(cause, 'sqlstate', None)}: ")
+        primary = getattr(getattr(cause, "diag", None), "message_primary", None)
+        for said in filter(None, (str(cause).strip(), str(primary or "").strip())):
+            text = text.replace(said, words)
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())
+
+
+def _package(module: str) -> str:
+    return module.partition(".")[0]
 
 
 def _repeated(error: BaseException) -> str | None:

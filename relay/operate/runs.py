@@ -59,17 +59,24 @@ class JobNow(NamedTuple):
 
 
 class Failing(NamedTuple):
-    """A job whose last run did not end well."""
+    """A job whose last run did not end well or had errors."""
 
     job: str
     status: str
     finished_at: datetime
+    errors: int
     error_code: str | None
+
+
+def job_ended(status: str, errors: int, code: str | None) -> str:
+    """How a run has ended, in a word or a few: a run that is done may have had errors all the same."""
+    had = f"with {errors} error{'s' * (errors > 1)}" if errors and status == Status.DONE.value else None
+    return " ".join(filter(None, [status, had, code]))
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which runs are meant; None leaves a field open, and `failed` means all that did not end well."""
+    """Which runs are meant; None leaves a field open, and `failed` means all that did not end well or had errors."""
 
     job: str | None = None
     status: Status | None = None
@@ -90,7 +97,7 @@ class Wanted:
 
     def fits(self, run: RunRow) -> bool:
         """Whether a run is one of them."""
-        if self.failed and run.status in {Status.RUNNING.value, Status.DONE.value}:
+        if self.failed and run.status in {Status.RUNNING.value, Status.DONE.value} and not run.errors:
             return False
         return (self.job is None or run.job == self.job) and (self.status is None or run.status == self.status.value)
 
@@ -133,7 +140,7 @@ class HistoryReader:
         return await self._asked(JobNow, "runs_jobs", {})
 
     async def failing(self) -> list[Failing] | None:
-        """Jobs whose last run did not end well; None where this role may not read it."""
+        """Jobs whose last run, of late, did not end well or had errors; None where this role may not read it."""
         _, may_read, _ = await self._there()
         return await self._asked(Failing, "runs_failing", {}) if may_read else None
 

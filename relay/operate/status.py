@@ -9,7 +9,7 @@ import psycopg
 
 from relay.operate.failed import with_times
 from relay.operate.remedies import one_version
-from relay.operate.runs import Failing, HistoryReader, in_json
+from relay.operate.runs import Failing, HistoryReader, in_json, job_ended
 from relay.outbox.queue import (
     COUNT_LIMIT,
     BlockedKey,
@@ -208,11 +208,10 @@ def _jobs(failing: Sequence[Failing] | None) -> list[str]:
         return ["jobs      not shown: this role may not read relay_runs"]
     if not failing:
         return []
-    named = ", ".join(
-        " ".join(filter(None, [job.job, f"({job.status}", job.error_code])) + ")" for job in failing[:SHOWN]
-    )
+    named = ", ".join(f"{job.job} ({job_ended(job.status, job.errors, job.error_code)})" for job in failing[:SHOWN])
     more = f" and {len(failing) - SHOWN} more" if len(failing) > SHOWN else ""
-    return [f"jobs      {len(failing)} did not end well last time: {named}{more}; python -m relay runs --failed"]
+    said = f"{len(failing)} did not end well or had errors last time: {named}{more}"
+    return [f"jobs      {said}; python -m relay runs --failed"]
 
 
 def keys_blocked(keys: Keys) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -33,7 +34,7 @@ class ServiceApi:
             async with asyncio.timeout(seconds):
                 await self._make(call, self._client(seconds))
         except (httpx.HTTPError, TimeoutError) as error:
-            raise _unanswered(call, error) from error
+            raise _unanswered(call, urlsplit(self._base_url).netloc, error) from error
 
     async def _make(self, call: HttpCall, client: httpx.AsyncClient) -> None:
         async with client, client.stream(call.method, f"{self._base_url}{call.path}") as response:
@@ -62,12 +63,15 @@ def _refused(call: HttpCall, response: httpx.Response) -> ApiError:
     return ApiError(f"HTTP_{status}", f"{call} was answered with status {status}{sent_on}")
 
 
-def _unanswered(call: HttpCall, error: Exception) -> ApiError:
+def _unanswered(call: HttpCall, server: str, error: Exception) -> ApiError:
     """What httpx says of a server may be the server's own words; of a connection it is the system's."""
     match error:
         case httpx.TimeoutException() | TimeoutError():
             return ApiError("HTTP_TIMEOUT", f"{call} was not answered in time ({type(error).__name__})")
         case httpx.ConnectError():
-            return ApiError("HTTP_UNREACHABLE", f"{call}: no connection: {storable(str(error))[:_MOST_SAID]}")
+            reason = storable(str(error))[:_MOST_SAID]
+            return ApiError(
+                "HTTP_UNREACHABLE", f"{call}: no connection to {server}, which WORKER_API_BASE_URL names: {reason}"
+            )
         case _:
             return ApiError("HTTP_BROKEN", f"{call} got no whole answer ({type(error).__name__})")

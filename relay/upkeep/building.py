@@ -29,10 +29,12 @@ def job_runners(  # noqa: PLR0913 -- each by its name
     pace: Pace | None = None,
     redaction: Redaction | None = None,
     skew: Callable[[], float] = lambda: 0.0,
+    slots: type[Slots] = Slots,
 ) -> list[JobRunner]:
     """A runner for each job, all over one session for slots and history.
 
-    `redaction` is asked about what the history keeps of errors; `skew` is by how much the database's clock is moved.
+    `redaction` is asked about what the history keeps of errors; `skew` is by how much the database's clock is moved;
+    `slots` is SlotNow where each is to run at once.
     """
     jobs = list(jobs)
     session = Session(
@@ -46,7 +48,7 @@ def job_runners(  # noqa: PLR0913 -- each by its name
         pace=pace or Pace(),
     )
     database = DatabaseClock(clock.monotonic)
-    return [JobRunner(job, Slots(job, session, database), shared) for job in jobs]
+    return [JobRunner(job, slots(job, session, database), shared) for job in jobs]
 
 
 def job_workers(runners: Iterable[JobRunner], clock: Clock, observe: Observe) -> list[Worker]:

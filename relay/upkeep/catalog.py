@@ -17,6 +17,7 @@ ZONED: Final = "timestamp with time zone"
 UNZONED: Final = "timestamp without time zone"
 DAY: Final = "date"
 _TABLES: Final = ("r", "p")
+_OTHERS: Final = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,7 @@ class Catalog:
             )
         ((oid, origin, kind, has_heirs, missing, has_policies, shape),) = rows
         if kind not in _TABLES or has_heirs:
-            what = "has tables that inherit from it" if has_heirs else "is no table of this database"
+            what = "has tables that inherit from it" if has_heirs else f"is {_OTHERS.get(kind, 'no table')}"
             raise ConfigurationError(f"{origin} {what}, and rows cannot be moved from there; name a table by itself")
         if missing:
             on = f"schema {_written(place.schema)}" if missing[0].startswith("usage") else origin

@@ -41,6 +41,16 @@ class RunBegan:
 
 
 @dataclass(frozen=True, slots=True)
+class RunFault:
+    """Something in a run went wrong, and it goes on: a source that did not answer."""
+
+    job: str
+    worker: str
+    what: str
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
 class RunEnded:
     """It has ended, one way or the other."""
 
@@ -52,16 +62,8 @@ class RunEnded:
     errors: int
     seconds: float
     error: BaseException | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunFault:
-    """Something in a run went wrong, and it goes on: a source that did not answer."""
-
-    job: str
-    worker: str
-    what: str
-    error: BaseException
+    last_fault: RunFault | None = None
+    """The last of those that did not end it; the history keeps it where nothing did."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from typing import Final
 
 import psycopg
 
-from relay.kernel.line_redaction import Redaction
+from relay.kernel.failure import MOST_CHARACTERS, code, redacted, sentence
+from relay.kernel.line_redaction import Redaction, Words
 from relay.kernel.observe import Observe
 from relay.kernel.redaction import storable
 from relay.postgres.session import Session
@@ -140,9 +141,7 @@ class History:
             self._observe(RunUnrecorded(run.job, run.worker, error))
 
     def _as_kept(self, ended: RunEnded) -> dict[str, object]:
-        words = None
-        if ended.error is not None:
-            words = self._redaction.of_error("run_ended", ended.error, job=ended.job, worker=ended.worker)
+        words = self._said_of(ended)
         return {
             "status": ended.status.value,
             "counters": json.dumps(
@@ -153,5 +152,16 @@ class History:
             ),
             "errors": min(ended.errors, _MOST_ERRORS),
             "error_code": words and words.code,
-            "error": words and words.error,
+            "error": words and words.error[:MOST_CHARACTERS],
         }
+
+    def _said_of(self, ended: RunEnded) -> Words | None:
+        """What is kept of the error that ended it, or else of its last fault."""
+        of_whom = {"job": ended.job, "worker": ended.worker}
+        if ended.error is not None:
+            return self._redaction.of_error("run_ended", ended.error, **of_whom)
+        if (fault := ended.last_fault) is None:
+            return None
+        what = f"{redacted(fault.what)}: " if fault.what else ""
+        words = Words(code(fault.error), f"{what}{sentence(fault.error)}")
+        return self._redaction.words("run_fault", "warning", **of_whom, **words._asdict())

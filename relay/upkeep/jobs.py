@@ -14,7 +14,7 @@ RELAY_APP=shop.upkeep:jobs names them to `relay run`, `relay tick` and `consumer
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from inspect import iscoroutinefunction
+from inspect import iscoroutinefunction, signature
 from typing import Final, TypeVar
 
 from relay.errors import ConfigurationError
@@ -55,12 +55,16 @@ class Jobs:
 
     def every(self, interval: Duration, *, name: str | None = None, timeout: Duration = "10m") -> Callable[[W], W]:
         """Run the function every so often, counted from one moment for all; a second is the least."""
+        if callable(interval):
+            raise ConfigurationError('@jobs.every needs an interval; write it like @jobs.every("2m")')
         return self._decorator(lambda: Every.of(interval), name, timeout)
 
     def cron(
         self, expression: str, *, timezone: str = "UTC", name: str | None = None, timeout: Duration = "10m"
     ) -> Callable[[W], W]:
         """Run the function at the times of a cron expression: minute, hour, day, month, weekday."""
+        if callable(expression):
+            raise ConfigurationError('@jobs.cron needs an expression; write it like @jobs.cron("17 3 * * *")')
         return self._decorator(lambda: Cron.of(expression, timezone), name, timeout)
 
     def http(  # noqa: PLR0913 -- each by its name
@@ -97,6 +101,10 @@ class Jobs:
                     f"job {shown(called)} is no `async def`; write one, with asyncio.to_thread for what blocks: a run "
                     "that has lost its lock must be stopped, and a thread cannot be"
                 )
+            if not _takes_a_run(function):
+                raise ConfigurationError(
+                    f"job {shown(called)} does not take the run that it is called with; write async def job(run: Run)"
+                )
             self._add(schedule, function, called, timeout)
             return function
 
@@ -114,6 +122,17 @@ class Jobs:
             self._jobs[name] = Job(name, schedule(), work, _seconds(timeout))
         except ValueError as fault:
             raise ConfigurationError(f"job {name!r}: {fault}") from None
+
+
+def _takes_a_run(function: Callable[..., object]) -> bool:
+    """Whether it can be called with a run and nothing else, as far as its signature tells."""
+    try:
+        signature(function).bind(None)
+    except TypeError:
+        return False
+    except ValueError:  # it tells nothing
+        return True
+    return True
 
 
 def _is_name(name: object) -> bool:

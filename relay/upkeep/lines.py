@@ -13,6 +13,7 @@ _RUN = ("job", "slot", "worker")
 _ERROR = ("code", "error")
 _ADVICE = ("consequence", "remedy")
 _FAULT = "run_fault"
+_OURS = "relay."
 
 LINES = (
     Line("run_began", ("debug",), "a job has its slot and its lock, and runs", _RUN),
@@ -66,7 +67,8 @@ _CONSEQUENCES = {
     Status.KILLED: "nobody saw its end; what it had committed stays, and the next slot comes as ever",
 }
 _REMEDIES = {
-    Status.FAILED: "see error and raised_at; its history is shown by: python -m relay runs --job {job}",
+    Status.FAILED: "see error, and raised_at, which begins with the job's own line; its history is shown by: "
+    "python -m relay runs --job {job}",
     Status.TIMED_OUT: "give the job a longer timeout=, or less to do in a run",
     Status.CANCELLED: "none is needed; a job that looks at run.stopping ends by itself",
     Status.LOST: "see in the server's log why it ended the connection; a job whose runs must not overlap for seconds "
@@ -139,7 +141,7 @@ class JobLines:
             seconds=round(event.seconds, 3),
             code=None if error is None else code(error),
             error=None if error is None else error_fields(error)["error"],
-            raised_at=[] if error is None else origin(error),
+            raised_at=[] if error is None else _raised_at(error),
             consequence=consequence,
             remedy=None if remedy is None else remedy.format(job=event.job),
         )
@@ -162,10 +164,17 @@ class JobLines:
             worker=event.worker,
             what=redacted(event.what),
             **error_fields(event.error),
-            raised_at=origin(event.error),
+            raised_at=_raised_at(event.error),
             faults=faults,
             consequence="the run goes on, and counts it in errors",
         )
+
+
+def _raised_at(error: BaseException) -> list[str]:
+    """The place, from the job's own line on: how it was called is ours to know."""
+    places = origin(error)
+    theirs = (number for number, place in enumerate(places) if not place.startswith(_OURS))
+    return places[next(theirs, 0) :]
 
 
 def _run(event: RunBegan | RunEnded | RunSkipped) -> dict[str, str]:

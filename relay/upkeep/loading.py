@@ -41,7 +41,10 @@ def api_of(jobs: Iterable[Job], settings: UpkeepSettings) -> Api | None:
         if not base:
             faults.append(f"WORKER_API_BASE_URL is not set; write it like https://api.internal {job}")
         if not token:
-            faults.append(f"WORKER_API_SERVICE_TOKEN is not set, and nothing is called without one {job}")
+            faults.append(
+                "WORKER_API_SERVICE_TOKEN is not set, and nothing is called without one; set it to what the API "
+                f"expects in the header x-service-token {job}"
+            )
         if not installed:
             faults.append(f"HTTP jobs need the package 'httpx'; run: {installed_by('http')} {job}")
     if token and not _TOKEN.fullmatch(token):

@@ -2,6 +2,7 @@
 
 from typing import Any, assert_never
 
+from relay.errors import ConfigurationError
 from relay.kernel.failure import code, origin
 from relay.kernel.line_writer import LineWriter, error_fields
 from relay.kernel.log_line import Line
@@ -24,13 +25,13 @@ LINES = (
         "pass_failed",
         ("error",),
         "a pass raised, as when the database is away",
-        ("runner", "code", "error", "raised_at", "seconds", "consequence"),
+        ("runner", "code", "error", "raised_at", "seconds", "consequence", "remedy"),
     ),
     Line(
         "pass_failing",
         ("error",),
         "passes go on failing; at most once a minute",
-        ("runner", "code", "error", "raised_at", "consequence", "failures", "seconds", "recoveries"),
+        ("runner", "code", "error", "raised_at", "consequence", "remedy", "failures", "seconds", "recoveries"),
     ),
     Line(
         "pass_recovered",
@@ -115,6 +116,7 @@ class PassLines:
             **error_fields(event.error),
             raised_at=origin(event.error),
             consequence=_consequence(event.runner),
+            remedy=_remedy(event),
             **({} if isinstance(advice, Summary) else {"seconds": round(event.seconds, 3)}),
         )
 
@@ -122,6 +124,18 @@ class PassLines:
 def named(subject: str) -> dict[str, Any]:
     """The fields of a line that says that failures of kind PASS are over."""
     return {"runner": subject}
+
+
+def _remedy(event: PassFailed) -> str | None:
+    """For a job: what is wrong of its publisher, a line of its own or the end of the process says."""
+    if not is_of_job(event.runner):
+        return None
+    if isinstance(event.error, ConfigurationError):
+        return "error says what to correct; until then the process goes on trying, and jobs that work go on"
+    return (
+        "see that the database answers, and takes what DATABASE_URL says; the process goes on trying, and needs no "
+        "restart unless a setting is wrong"
+    )
 
 
 def _consequence(runner: str) -> str:

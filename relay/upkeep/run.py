@@ -45,6 +45,8 @@ class Surroundings:
     schema: str
     """The schema of `relay_schedule` and `relay_runs`."""
     observe: Observe
+    schema_setting: str = "RELAY_SCHEMA"
+    """The setting that names this schema."""
     api: Api | None = None
     """Calls the internal API of HTTP jobs."""
     archive: "Address | None" = None
@@ -76,6 +78,7 @@ class Run:
         self._deadline = deadline
         self._counters: Counter[str] = Counter()
         self._errors = 0
+        self._last_fault: RunFault | None = None
 
     @property
     def stopping(self) -> bool:
@@ -96,6 +99,11 @@ class Run:
         """How many faults there were that did not end it."""
         return self._errors
 
+    @property
+    def last_fault(self) -> RunFault | None:
+        """The last of them."""
+        return self._last_fault
+
     def count(self, name: str, by: int = 1) -> None:
         """Count something that the history shall show, such as rows that were read."""
         if not _is_countable(name, by):
@@ -108,7 +116,8 @@ class Run:
     def fault(self, error: BaseException, what: str = "") -> None:
         """Note what went wrong and does not end the run; the history counts it as an error, and the log tells it."""
         self._errors += 1
-        self._around.observe(RunFault(self.job, self.worker, what, error))
+        self._last_fault = RunFault(self.job, self.worker, what, error)
+        self._around.observe(self._last_fault)
 
     async def call_api(self, method: str, path: str, *, timeout: Duration = "30s") -> None:  # noqa: ASYNC109 -- an HTTP client's
         """Call a path of the internal API, and wait for its answer.
@@ -152,7 +161,8 @@ class Run:
 
         Of all tables, or of one. What is wrong with one of several is a fault, and the others go on. Counted as
         exported_files, exported_rows, exported_bytes and exports_verified. A run that ends early loses the file in
-        hand at most. Raises ConfigurationError where ARCHIVE_BUCKET or a package is missing.
+        hand at most. Raises ConfigurationError where a package is missing or ARCHIVE_BUCKET names no place that can be
+        written to, before anything is sealed; and ConfigurationError or ArchiveError where every table failed.
         """
         from relay.upkeep.archive import in_run  # noqa: PLC0415 -- most jobs have no archive
 
@@ -162,6 +172,7 @@ class Run:
         """Drop what was exported and verified 30 days ago, once its files were read back again; how many tables.
 
         Counted as exports_dropped. A file that is missing or changed is a fault, and keeps its rows.
+        Raises as export does.
         """
         from relay.upkeep.archive import in_run  # noqa: PLC0415 -- the same
 

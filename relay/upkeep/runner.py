@@ -63,11 +63,11 @@ class JobRunner:
         try:
             slot = await self._slots.take()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InsufficientPrivilege) as error:
-            raise self._unfit(error) from error
+            raise await self._unfit(error) from error
         # The database has just answered.
         await self._shared.history.settle()
         if slot is None:
-            return Report(next=self._next())
+            return Report(next=self._next(), due=False)
         self._vain = 0
         worker = f"{self._job.name}:{socket.gethostname()}:{os.getpid()}:{uuid4()}"
         around = self._shared.around
@@ -139,12 +139,18 @@ class JobRunner:
         # The next slot may come tomorrow: until then a run that has ended would stand as running.
         return Next.BACK_OFF if self._shared.history.owes else Next.IDLE
 
-    def _unfit(self, error: psycopg.Error) -> ConfigurationError:
-        schema = self._shared.around.schema
+    async def _unfit(self, error: psycopg.Error) -> ConfigurationError:
+        schema, setting = self._shared.around.schema, self._shared.around.schema_setting
         if isinstance(error, psycopg.errors.UndefinedTable):
+            if not await self._slots.has_schema(schema):
+                return SchemaError(
+                    f"the database has no schema {schema!r}, which {setting} names; correct the name there, or in "
+                    "DATABASE_URL that of the database"
+                )
             return SchemaError(
-                f"schema {schema!r} has no table relay_schedule: jobs need version 6 of the outbox, or version 2 "
-                "of the inbox; bring it up with: python -m relay migrate, or python -m consumers migrate"
+                f"schema {schema!r}, which {setting} names, has no table relay_schedule: jobs need version 6 of the "
+                "outbox, or version 2 of the inbox; name another schema there, or bring this one up with: "
+                "python -m relay migrate, or python -m consumers migrate"
             )
         return ConfigurationError(
             f"jobs may not write in schema {schema!r}: {error.diag.message_primary}; the owner of relay_schedule and "
@@ -155,4 +161,14 @@ class JobRunner:
 def _ended(run: Run, ending: Ending, seconds: float) -> RunEnded:
     # What ended it is one error more than those that did not.
     errors = run.errors + (ending.status is not Status.DONE)
-    return RunEnded(run.job, run.slot, run.worker, ending.status, dict(run.counters), errors, seconds, ending.error)
+    return RunEnded(
+        run.job,
+        run.slot,
+        run.worker,
+        ending.status,
+        dict(run.counters),
+        errors,
+        seconds,
+        ending.error,
+        run.last_fault,
+    )

@@ -45,7 +45,12 @@ class Every:
     @classmethod
     def of(cls, interval: Duration) -> "Every":
         """Read an interval. Raises ValueError with one sentence."""
-        found = read(interval)
+        try:
+            found = read(interval)
+        except ValueError as fault:
+            if not isinstance(interval, str):
+                raise
+            raise ValueError(f"{shown(interval)} is no interval; write it like 30s, 2m or 24h") from fault
         if found < SHORTEST:
             raise ValueError(f"an interval is {shown(interval)}; give a second or more")
         if found > _LONGEST:

@@ -6,6 +6,8 @@ from math import inf
 from typing import Final
 from uuid import uuid4
 
+import psycopg
+
 from relay.postgres.session import Session
 from relay.upkeep.database_clock import DatabaseClock, moment
 from relay.upkeep.jobs import Job
@@ -54,6 +56,14 @@ class Slots:
                 return answer.last if answer.by == self._by and answer.last != self._used else None
         return None
 
+    async def has_schema(self, schema: str) -> bool:
+        """Whether there is one of this name, as far as the database tells."""
+        try:
+            ((there,),) = await self._session.ask("schema_there", {"schema": schema})
+        except psycopg.Error:  # whoever asks has an error to tell already
+            return True
+        return bool(there)
+
     def use(self, slot: datetime) -> None:
         """Note that something came of a slot, were it that it is skipped."""
         self._used = slot
@@ -85,3 +95,18 @@ class Slots:
         answer = _Answer(taken, moment(now), None if last is None else moment(last), by)
         self._clock.heard(answer.now)
         return answer
+
+
+class SlotNow(Slots):
+    """The same where a job is to run, due or not: its slot is this moment, and none before it runs any more."""
+
+    async def take(self) -> datetime | None:
+        """The slot that is now ours, or None where others were faster again and again. Raises what the session does."""
+        answer = await self._ask(None, _NEVER_OVER)
+        for _ in range(_TRIES):
+            slot = answer.now
+            answer = await self._ask(slot, _NEVER_OVER)
+            if answer.taken:
+                self._last = slot
+                return slot
+        return None

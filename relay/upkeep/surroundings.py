@@ -13,7 +13,14 @@ from relay.upkeep_settings import UpkeepSettings
 
 
 def surroundings(  # noqa: PLR0913 -- each by its name
-    jobs: Iterable[Job], settings: UpkeepSettings, observe: Observe, *, url: str, app: str, schema: str
+    jobs: Iterable[Job],
+    settings: UpkeepSettings,
+    observe: Observe,
+    *,
+    url: str,
+    app: str,
+    schema: str,
+    schema_setting: str = "RELAY_SCHEMA",
 ) -> Surroundings:
     """All that these jobs may ask for. `app` is how their sessions are named.
 
@@ -24,6 +31,7 @@ def surroundings(  # noqa: PLR0913 -- each by its name
         connect=lambda: connect_async(url, app),
         schema=schema,
         observe=observe,
+        schema_setting=schema_setting,
         api=api_of(jobs, settings),
         archive=Address(url, app, schema, Place.of(settings)),
     )

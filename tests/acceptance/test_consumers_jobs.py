@@ -78,19 +78,26 @@ def test_jobs_run_beside_consumers_and_end_none(shop: Commands, inbox_database: 
 
 def test_jobs_run_alone_in_the_schema_of_the_inbox(shop: Commands, inbox_database: str) -> None:
     """Where a schema has none of their tables, that is said, and tried again; nothing ends by it."""
+    with shop.background("run", INBOX_SCHEMA="tohre") as process:
+        (line, *_) = [line for line in read_until(process, "pass_failed") if line["event"] == "pass_failed"]
+        assert terminate(process)[0] == 0
+    assert "the database has no schema 'tohre', which INBOX_SCHEMA names; correct the name there" in line["error"]
     with psycopg.connect(inbox_database) as connection:
         connection.execute("create schema other")
     with shop.background("run", INBOX_SCHEMA="other") as process:
         log = read_until(process, "pass_failed")
         code, _ = terminate(process)
     failed = [line for line in log if line["event"] == "pass_failed"]
-    assert "schema 'other' has no table relay_schedule" in failed[0]["error"]
+    assert "schema 'other', which INBOX_SCHEMA names, has no table relay_schedule" in failed[0]["error"]
+    assert failed[0]["remedy"].startswith("error says what to correct")
     assert failed[0]["runner"].startswith("job:")
     assert code == 0
     with shop.background("run") as process:
-        read_until(process, "run_ended", "run_ended")
+        log = read_until(process, "run_ended", "run_ended")
         code, _ = terminate(process)
     assert code == 0
+    (started,) = [line for line in log if line["event"] == "jobs_started"]
+    assert (started["runners"], started["schema"]) == (["job:ingest", "job:digest"], "public")
 
 
 def test_a_job_that_does_not_end_is_named_at_the_end(shop: Commands, inbox_database: str) -> None:

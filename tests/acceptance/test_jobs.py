@@ -91,9 +91,9 @@ def test_a_tick_runs_what_is_due_once_and_prints_a_report(shop: Commands, databa
     assert report == {
         "job:ingest": {**ran, "processed": 1, "errors": 1},
         "job:digest": {**ran, "processed": 1, "errors": 1},
-        "job:leap": {**ran, "processed": 0, "errors": 0},
+        "job:leap": {"ran": False, "due": False, "duration_ms": 0},
     }
-    assert {told["processed"] for told in json.loads(second.stdout)["runners"].values()} == {0}
+    assert list(json.loads(second.stdout)["runners"].values()) == [{"ran": False, "due": False}] * 3
     assert [(run["job"], run["status"], run["counters"]) for run in runs(database)] == [
         ("ingest", "done", {"rows": 3}),
         ("digest", "failed", {}),
@@ -104,6 +104,32 @@ def test_a_tick_runs_what_is_due_once_and_prints_a_report(shop: Commands, databa
         ("run_ended", "failed"),
     ]
     assert "4111" not in first.stderr + str(runs(database))
+
+
+def test_one_job_runs_when_somebody_says_so(shop: Commands, database: str) -> None:
+    """Whether it is due or not, by its lock, and with its history; the slots up to then are done with."""
+    done = [shop("tick", "--job", name) for name in ("leap", "leap", "ingest", "digest")]
+    assert [each.returncode for each in done] == [0, 0, 1, 1], "".join(each.stderr for each in done)
+    assert [list(json.loads(each.stdout)["runners"]) for each in done[1:3]] == [["job:leap"], ["job:ingest"]]
+    assert [(run["job"], run["status"]) for run in runs(database)] == [
+        ("leap", "done"),
+        ("leap", "done"),
+        ("ingest", "done"),
+        ("digest", "failed"),
+    ]
+    assert not any(told["ran"] for told in json.loads(shop("tick").stdout)["runners"].values())
+
+    unknown = shop("tick", "--job", "ingets")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert (
+        "there is no job 'ingets'; did you mean ingest? known: relay.retention, ingest, digest, leap" in unknown.stderr
+    )
+    with stuck(shop, "tick"):
+        busy = shop("tick", "--job", "wait", RELAY_APP="shop:stuck")
+    assert (busy.returncode, busy.stderr.splitlines()[-1]) == (
+        1,
+        "relay: job 'wait' did not run: its run before is at work still, here or elsewhere",
+    )
 
 
 def test_a_relay_with_jobs_alone_needs_no_broker_and_is_ready(shop: Commands, database: str) -> None:
@@ -170,13 +196,21 @@ def test_a_tick_that_is_stopped_cancels_its_job_too(shop: Commands, database: st
     [
         ({"RELAY_APP": ""}, "relay: RELAY_RUNNERS is 'jobs', and there is no job to run: name yours in RELAY_APP="),
         (
+            {"RELAY_APP": "shop:empty"},
+            "relay: RELAY_RUNNERS is 'jobs', and there is no job to run: RELAY_APP is 'shop:empty', which",
+        ),
+        (
+            {"RELAY_RUNNERS": "retention", "RELAY_APP": "", "RELAY_RETENTION": "off"},
+            "relay: RELAY_RUNNERS is 'retention', and there is no job to run: RELAY_RETENTION is off\n",
+        ),
+        (
             {"RELAY_APP": "shop:jbos"},
             "relay: RELAY_APP: 'shop:jbos': the module has nothing of that name; it has shop:",
         ),
         ({"RELAY_APP": "shop:http"}, "relay: WORKER_API_BASE_URL is not set; write it like https://api.internal (job "),
         (
             {"RELAY_APP": "shop:http", "WORKER_API_BASE_URL": "http://localhost:1"},
-            "relay: WORKER_API_SERVICE_TOKEN is not set, and nothing is called without one (job 'call' calls the API)",
+            "relay: WORKER_API_SERVICE_TOKEN is not set, and nothing is called without one; set it to what",
         ),
     ],
 )
@@ -217,7 +251,7 @@ def test_the_doctor_names_jobs_that_nobody_runs(relay: Commands, database: str, 
 
     assert found() == [f"{job} has never been begun" for job in ("ingest", "digest", "leap")]
     assert relay("tick", **JOBS_ALONE).returncode == 0
-    assert found() == ["3 of these settings have their slots taken"]
+    assert found() == ["of 3 job(s) that these settings name, each has its slots taken"]
     with psycopg.connect(database) as connection:
         connection.execute("drop table relay_schedule")
-    assert found() == ['they cannot run: relation "relay_schedule" does not exist']
+    assert found() == ["they cannot run: the schema has no table relay_schedule, which comes with version 6"]

@@ -16,6 +16,7 @@ from relay.upkeep.archive.bounds import Bounds
 from relay.upkeep.archive.lock import ArchiveBusyError, alone
 from relay.upkeep.archive.parquet import Digest
 from relay.upkeep.archive.record import Insistence
+from relay.upkeep.archive.store import UnusablePlaceError
 from relay.upkeep.archive.watch import StoppedError, Watch
 from relay.upkeep.table_name import TableName
 from tests.support.archives import (
@@ -370,7 +371,7 @@ def test_a_folder_that_is_not_there_is_not_made(database: str, tmp_path: Path) -
 
     with pytest.raises(ArchiveError, match="volume"):
         files.export(shelf.origin, JANUARY, watch=Watch(tell=unmount))
-    with pytest.raises(ArchiveError, match="there is no directory"):
+    with pytest.raises(UnusablePlaceError, match="there is no directory"):
         files.export(shelf.origin, JANUARY)
 
     assert not place.exists()

@@ -14,12 +14,14 @@ from relay.upkeep.statements import statement
 from tests.support.plans import prepare, scans_of
 
 RUNS, JOBS = 1_000_000, 20
-# Twenty jobs: one of them runs each second; of each a hundredth of the runs failed, and one in all is at work.
+# Twenty jobs: one of them runs each second; of each a hundredth of the runs failed, as many
+# were done with an error, and one in all is at work.
 FILL = """
-insert into relay_runs (job, slot, worker, status, started_at, finished_at, error_code)
+insert into relay_runs (job, slot, worker, status, started_at, finished_at, errors, error_code)
 select case when n %% 2 = 0 then 'job-0' else 'job-' || n %% %(jobs)s end, at, 'w',
        case when n = %(runs)s then 'running' when n / 2 %% 100 = 0 then 'failed' else 'done' end,
-       at, case when n < %(runs)s then at end, case when n / 2 %% 100 = 0 then 'HTTP_503' end
+       at, case when n < %(runs)s then at end, case when n / 2 %% 100 in (0, 50) then 1 else 0 end,
+       case when n / 2 %% 100 = 0 then 'HTTP_503' end
   from generate_series(1, %(runs)s) as n,
        lateral (select now() - (%(runs)s - n) * interval '0.5 second' as at) as moment
 """
@@ -74,7 +76,7 @@ def read(scan: dict[str, Any]) -> int:
         ("runs_page", {**PAGE, "status": "done", "before": 500_000}, "relay_runs_pkey", 60),
         ("runs_page_of_job", {**PAGE, "job": "job-7"}, "relay_runs_of_a_job", 51),
         ("runs_page_failed", PAGE, "relay_runs_failed", 51),
-        ("runs_page_failed", {**PAGE, "status": "failed", "before": 500_000}, "relay_runs_failed", 51),
+        ("runs_page_failed", {**PAGE, "status": "failed", "before": 500_000}, "relay_runs_failed", 110),
         ("runs_page_failed", {**PAGE, "job": "job-0"}, "relay_runs_failed", 110),
         ("runs_page_running", PAGE, "relay_runs_running", 1),
     ],

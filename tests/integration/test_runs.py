@@ -27,21 +27,33 @@ async def clean_up(run): ...
 """
 
 
-def run(url: str, job: str = "ingest", status: str = "done", code: str | None = None, **counters: int) -> int:
-    """A row of the history; its id."""
+def run(  # noqa: PLR0913 -- each by its name
+    url: str,
+    job: str = "ingest",
+    status: str = "done",
+    code: str | None = None,
+    *,
+    errors: int = 0,
+    ended: str = "0 s",
+    **counters: int,
+) -> int:
+    """A row of the history, which has ended so long ago; its id."""
     with psycopg.connect(url) as connection:
         connection.execute(
             "insert into relay_schedule (name, last_slot) values (%s, now()) on conflict do nothing", (job,)
         )
         found = connection.execute(
-            """insert into relay_runs (job, slot, worker, status, finished_at, counters, error_code, error)
+            """insert into relay_runs (job, slot, worker, status, finished_at, counters, errors, error_code, error)
                values (%(job)s, '2026-03-01T03:17:00Z', 'w', %(status)s,
-                       case when %(status)s <> 'running' then clock_timestamp() end, %(counters)s, %(code)s, %(error)s)
+                       case when %(status)s <> 'running' then clock_timestamp() - %(ended)s::interval end,
+                       %(counters)s, %(errors)s, %(code)s, %(error)s)
                returning id""",
             {
                 "job": job,
                 "status": status,
                 "code": code,
+                "errors": errors,
+                "ended": ended,
                 "error": code and f"ApiError: {code}: POST /digest",
                 "counters": json.dumps(counters),
             },
@@ -70,19 +82,21 @@ async def test_what_is_wanted_is_what_is_found(history: HistoryReader, database:
     done, failed = run(database), run(database, status="failed", code="HTTP_503")
     late, other = run(database, "other", "timed_out"), run(database, "other")
     at_work = run(database, status="running")
+    faulty = run(database, "faulty", errors=2)
 
     async def found(**wanted: Any) -> list[int]:
         page = await history.page(Wanted(**wanted), 10)
         assert all(Wanted(**wanted).fits(each) for each in page)
         return [each.id for each in page]
 
-    assert await found() == [at_work, other, late, failed, done]
+    assert await found() == [faulty, at_work, other, late, failed, done]
     assert await found(job="ingest") == [at_work, failed, done]
-    assert await found(failed=True) == [late, failed]
+    assert await found(failed=True) == [faulty, late, failed]
+    assert await found(failed=True, job="faulty") == [faulty]
     assert await found(failed=True, job="other") == [late]
     assert await found(status=Status.TIMED_OUT) == [late]
     assert await found(status=Status.TIMED_OUT, job="ingest") == []
-    assert await found(status=Status.DONE) == [other, done]
+    assert await found(status=Status.DONE) == [faulty, other, done]
     assert await found(status=Status.DONE, job="ingest") == [done]
     assert await found(status=Status.RUNNING) == [at_work]
     assert await found(status=Status.RUNNING, job="other") == []
@@ -197,16 +211,22 @@ def test_what_cannot_be_meant_is_refused(command: Commands, words: tuple[str, ..
 
 
 def test_status_names_jobs_whose_last_run_failed(command: Commands, database: str) -> None:
-    """One that is at work has not ended, and one that has done well since is not named."""
+    """One that is at work has not ended, one that did well since or is of old is not named, one with faults is."""
     run(database, "healed", "failed")
+    run(database, "removed", "failed", ended="37 hours")
+    run(database, "export", code="OSError", errors=2)
     for job, status, code in (("healed", "done", None), ("ingest", "failed", "HTTP_503"), ("ingest", "running", None)):
         run(database, job, status, code)
 
     said, told = command("status"), json.loads(command("status", "--json").stdout)
     assert (
-        "jobs      1 did not end well last time: ingest (failed HTTP_503); python -m relay runs --failed" in said.stdout
+        "jobs      2 did not end well or had errors last time: export (done with 2 errors OSError), "
+        "ingest (failed HTTP_503); python -m relay runs --failed" in said.stdout
     )
-    assert [(job["job"], job["error_code"]) for job in told["failing_jobs"]] == [("ingest", "HTTP_503")]
+    assert [(job["job"], job["errors"], job["error_code"]) for job in told["failing_jobs"]] == [
+        ("export", 2, "OSError"),
+        ("ingest", 0, "HTTP_503"),
+    ]
 
 
 def test_who_follows_sees_a_run_as_it_comes(command: Commands, database: str) -> None:

@@ -197,6 +197,7 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "raised_at": [],
             "seconds": 1.235,
             "consequence": "what the pass had begun is rolled back, and stays pending",
+            "remedy": None,
         },
     ),
     (
@@ -224,6 +225,7 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "raised_at": [],
             "seconds": 1.235,
             "consequence": "what the pass had begun is rolled back, and stays pending",
+            "remedy": None,
         },
     ),
     (

@@ -161,7 +161,10 @@ WRONG: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"WORKER_API_BASE_URL": "api.internal"},
-        "WORKER_API_BASE_URL is no address of a server; write it like https://api.internal:8443, without a user",
+        (
+            "WORKER_API_BASE_URL is 'api.internal', which is no address of a server; write it like "
+            "https://api.internal:8443, without a user"
+        ),
     ),
     (
         {"ARCHIVE_ENDPOINT": "https://u:hunter2@minio"},
@@ -170,6 +173,14 @@ WRONG: list[tuple[dict[str, str], str]] = [
     (
         {"ARCHIVE_BUCKET": "s3://"},
         "ARCHIVE_BUCKET names no place for files; write s3://bucket/folder or an absolute path, without a user",
+    ),
+    (
+        {"ARCHIVE_BUCKET": "relative/path"},
+        "ARCHIVE_BUCKET is no path from the root; write /srv/archive, or s3://bucket/folder for a bucket",
+    ),
+    (
+        {"ARCHIVE_BUCKET": "."},
+        "ARCHIVE_BUCKET is no path from the root; write /srv/archive, or s3://bucket/folder for a bucket",
     ),
     (
         {"RELAY_RUNNERS": ","},

@@ -33,7 +33,8 @@ create table if not exists relay_runs (
 );
 create index if not exists relay_runs_of_a_job on relay_runs (job, id);
 create index if not exists relay_runs_running on relay_runs (job) where status = 'running';
-create index if not exists relay_runs_failed on relay_runs (id) where status not in ('running', 'done');
+create index if not exists relay_runs_failed on relay_runs (id)
+    where status not in ('running', 'done') or errors > 0;
 
 -- Each file of archived rows, from the moment that its rows are set aside until they are dropped. No column says where a
 -- file is beyond its name: what holds the files may move.

@@ -24,12 +24,20 @@ def jobs_check(look: Look, jobs: Sequence[Job]) -> Check:
             return ()
         try:
             rows = await look.rows("jobs", jobs=[job.name for job in jobs])
-        except (pg.UndefinedTable, pg.InsufficientPrivilege) as error:
+        except pg.UndefinedTable:
+            return (
+                warn(
+                    "jobs",
+                    "they cannot run: the schema has no table relay_schedule, which comes with version 6",
+                    "bring it up with: python -m relay migrate",
+                ),
+            )
+        except pg.InsufficientPrivilege as error:
             return (
                 warn(
                     "jobs",
                     f"they cannot run: {error.diag.message_primary}",
-                    "bring the schema up with python -m relay migrate, and grant the role its rights: relay grants",
+                    "grant the role its rights: python -m relay grants",
                 ),
             )
         return judge_jobs(jobs, rows)
@@ -42,7 +50,7 @@ def judge_jobs(jobs: Iterable[Job], rows: Iterable[dict[str, Any]]) -> list[Find
     known = {row["job"]: row for row in rows}
     idle = [sentence for job in jobs if (sentence := _idle(job, known[job.name]))]
     if not idle:
-        return [ok("jobs", f"{len(known)} of these settings have their slots taken")]
+        return [ok("jobs", f"of {len(known)} job(s) that these settings name, each has its slots taken")]
     remedy = "see that relay run, relay tick or consumers run has them, in this schema, and its log for pass_failed"
     return [warn("jobs", sentence, remedy) for sentence in idle]
 

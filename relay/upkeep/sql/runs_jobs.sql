@@ -11,8 +11,8 @@ select schedule.name as job, schedule.last_slot, last.id, last.status, last.star
         order by id desc
         limit 1) as last on true
  cross join lateral (
-       select count(*) as runs, count(*) filter (where status not in ('running', 'done')) as failures
-         from (select status, started_at
+       select count(*) as runs, count(*) filter (where status not in ('running', 'done') or errors > 0) as failures
+         from (select status, started_at, errors
                  from relay_runs
                 where job = schedule.name
                 order by id desc

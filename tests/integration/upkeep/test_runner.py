@@ -133,6 +133,20 @@ async def test_what_a_job_raises_is_written_without_its_values(database: str) ->
     assert "sam" not in run["error"]
 
 
+async def test_the_last_fault_of_a_run_that_is_done_is_kept(database: str) -> None:
+    """With what it is of: whoever reads the history learns what is wrong."""
+
+    async def ingest(run: Run) -> None:
+        run.fault(LookupError("a source"), "coast")
+        run.fault(OSError(28, "No space left on device"), "alps")
+
+    async with Replica(database, job_of(ingest)) as replica:
+        await replica.run_once()
+    (run,) = runs(database)
+    assert (run["status"], run["errors"], run["error_code"]) == ("done", 2, "OSError")
+    assert run["error"] == "alps: OSError: [Errno 28] No space left on device"
+
+
 @pytest.mark.parametrize("error", [SystemExit(3), asyncio.CancelledError(), BaseExceptionGroup("all", [SystemExit()])])
 async def test_no_job_ends_its_process(database: str, error: BaseException) -> None:
     """Whatever it raises is its own failure."""
@@ -277,7 +291,8 @@ async def test_a_schema_without_these_tables_is_named(database: str) -> None:
         connection.execute("alter table relay_schedule rename to elsewhere")
     async with Replica(database, job_of(counted)) as replica:
         with pytest.raises(
-            SchemaError, match=r"no table relay_schedule: jobs need version 6 .* python -m relay migrate"
+            SchemaError,
+            match=r"which RELAY_SCHEMA names, has no table relay_schedule: jobs need version 6 .* relay migrate",
         ):
             await replica.run_once()
         with psycopg.connect(database) as connection:

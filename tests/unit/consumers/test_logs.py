@@ -36,6 +36,7 @@ from consumers.events import (
     InboxAway,
     InboxBack,
     InboxCleaned,
+    JobsStarted,
     LeaseRecovered,
     Moved,
     NoteLost,
@@ -575,6 +576,10 @@ LINES: list[tuple[object, dict[str, Any]]] = [
             "event_type": "order.paid",
             "seconds": 30.0,
         },
+    ),
+    (
+        JobsStarted(("job:ingest",), "public"),
+        {"level": "info", "event": "jobs_started", "runners": ["job:ingest"], "schema": "public"},
     ),
     (STARTED, {"level": "info", "event": "consumer_started", **asdict(STARTED), "event_types": ["order.*"]}),
     (STATS, {"level": "info", "event": "consumer_stats", **asdict(STATS)}),

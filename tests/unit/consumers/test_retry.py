@@ -426,10 +426,10 @@ class TestWhatIsRefused:
                 "has 2 fields; write five fields, minute hour day month weekday, like */5 * * * *",
             ),
             (lambda: Cron("* * * * * *"), "Cron: expression is '* * * * * *', which has 6 fields; write five fields"),
-            (lambda: Cron("61 * * * *"), "Cron: expression is '61 * * * *', which has a wrong minute; write five"),
+            (lambda: Cron("61 * * * *"), "Cron: expression is '61 * * * *', which has a wrong minute (0 to 59); write"),
             (
                 lambda: Cron("0 0 31 2 *"),
-                "Cron: expression is '0 0 31 2 *', which has a wrong day-of-month; write five",
+                "Cron: expression is '0 0 31 2 *', which names a day that its month never has; write five",
             ),
             (lambda: Cron("* * */20 * 1L"), "Cron: expression is '* * */20 * 1L', which names no time within 50 years"),
             (lambda: Cron("9" * 5_000 + " * * * *"), "which is no cron expression; write five fields"),

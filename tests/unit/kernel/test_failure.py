@@ -13,7 +13,7 @@ from google.api_core.exceptions import NotFound
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.errors import BrokerError, SchemaError
+from relay.errors import ArchiveError, BrokerError, ConfigurationError, MoveError, SchemaError
 from relay.kernel.failure import code, origin, redacted, sentence, trace
 
 MARK = "hunter2Marker"
@@ -92,6 +92,17 @@ def _caught(act: Callable[[], object]) -> BaseException:
     return caught.value
 
 
+class _TheirError(ConfigurationError):
+    """What somebody else derives from an error of ours."""
+
+
+def _about(error: psycopg.Error) -> BaseException:
+    """One of ours with what a server said in its middle."""
+    ours = MoveError(f"rows cannot be moved: {error.diag.message_primary}; nothing was")
+    ours.__cause__ = error
+    return ours
+
+
 # Each takes a text that must not be told, and makes an error that holds it.
 HOLDERS: list[Callable[[str], BaseException]] = [
     lambda value: _caught(lambda: _Order.model_validate({"card": value})),
@@ -120,6 +131,9 @@ HOLDERS: list[Callable[[str], BaseException]] = [
         grpc.StatusCode.INTERNAL, grpc.aio.Metadata(), grpc.aio.Metadata(), f'wrong: "{value}"', value
     ),
     lambda value: ExceptionGroup("g", [ValueError(f"'{value}'"), KeyError(value)]),
+    lambda value: _TheirError(f"no such order: '{value}'"),
+    lambda value: _about(_ServerError("22P02", _Diag(f'invalid input syntax for type uuid: "{value}"'))),
+    lambda value: _about(_ServerError("P0001", _Diag(f"card {value} is refused", "exec_stmt_raise"))),
 ]
 
 
@@ -284,6 +298,29 @@ def test_what_an_operator_needs_is_told(error: BaseException, text: str, name: s
     """Names of constraints, hosts, topics and fields, and what the service says; no caution takes them away."""
     assert sentence(error) == text
     assert code(error) == name
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "public.pk has no column 'seen', named as age; did you mean 'seen_at'?",
+        "table 'pk': '2 fortnights' is not a duration; write it like 500ms, 30s, 15m, 720h or 30d",
+        "to is 'attic'; write nowhere or archive",
+        "there is no table public.nokid (named 'nokid')",
+        "archive.sources has no rows of s2.sources, but those of 'public.sources'",
+        "nothing here knows of an archive: export from a job that `relay` or `consumers` runs",
+    ],
+)
+@pytest.mark.parametrize("kind", [ConfigurationError, SchemaError, MoveError, ArchiveError])
+def test_what_somebody_has_written_wrongly_is_shown(kind: type[Exception], said: str) -> None:
+    """Literals of code and settings, in errors about these, are what one has to correct."""
+    assert sentence(kind(said)) == f"{kind.__name__}: {said}"
+
+
+def test_of_several_faults_of_a_configuration_each_is_told() -> None:
+    """On one line, and no secret among them."""
+    told = sentence(ConfigurationError("A is 'x'\nB is postgres://me:hunter2@db/app"))
+    assert told == "ConfigurationError: A is 'x'; B is postgres://…@db/app"
 
 
 class _HostileError(Exception):

@@ -26,8 +26,8 @@ def jobs() -> Jobs:
 @pytest.mark.parametrize(
     ("ingested", "cleaned", "said"),
     [
-        (timedelta(minutes=1), timedelta(hours=9), ["2 of these settings have their slots taken"]),
-        (timedelta(minutes=11), timedelta(days=2), ["2 of these settings have their slots taken"]),
+        (timedelta(minutes=1), timedelta(hours=9), ["of 2 job(s) that these settings name, each has its slots taken"]),
+        (timedelta(minutes=11), timedelta(days=2), ["of 2 job(s) that these settings name, each has its slots taken"]),
         (
             timedelta(minutes=21),
             timedelta(hours=9),

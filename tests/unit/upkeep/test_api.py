@@ -165,7 +165,8 @@ async def test_a_server_that_is_not_there_fails_the_job() -> None:
     with pytest.raises(ApiError) as refusal:
         await ServiceApi(server.url, TOKEN)(DIGEST, 5)
 
-    assert str(refusal.value).startswith("HTTP_UNREACHABLE: POST /internal/digest: no connection: ")
+    server_said = f"no connection to {server.url.removeprefix('http://')}, which WORKER_API_BASE_URL names: "
+    assert sentence(refusal.value).startswith(f"ApiError: HTTP_UNREACHABLE: POST /internal/digest: {server_said}")
 
 
 @pytest.mark.parametrize("path", ["digest", "//elsewhere/x", "@elsewhere/x", "/x y", "/x#y", 7])
@@ -204,7 +205,12 @@ def http_jobs() -> Jobs:
         (
             "https://api.internal",
             "",
-            ["WORKER_API_SERVICE_TOKEN is not set, and nothing is called without one (job 'digest' calls the API)"],
+            [
+                (
+                    "WORKER_API_SERVICE_TOKEN is not set, and nothing is called without one; set it to what the API "
+                    "expects in the header x-service-token (job 'digest' calls the API)"
+                )
+            ],
         ),
         ("", "", ["WORKER_API_BASE_URL is not set", "WORKER_API_SERVICE_TOKEN is not set"]),
         ("https://api.internal", "two\nlines", ["WORKER_API_SERVICE_TOKEN has characters that no header can carry"]),

@@ -1,5 +1,6 @@
 """What is said of jobs, at which level, and how often."""
 
+import asyncio
 import inspect
 import io
 import json
@@ -12,7 +13,9 @@ from relay.kernel.line_writer import LineWriter
 from relay.kernel.log_output import logger
 from relay.upkeep import events
 from relay.upkeep.events import RunFault, RunSkipped, Status
+from relay.upkeep.execution import Execution
 from relay.upkeep.lines import LINES, JobLines
+from relay.upkeep.schedule import Every
 from tests.support.job_events import EVENTS, REFUSED, SLOT, WORKER, ended
 
 RUN = {"job": "ingest", "slot": "2026-03-01T03:17:00Z", "worker": WORKER}
@@ -104,8 +107,28 @@ def test_a_run_that_failed_says_of_what() -> None:
         "code": "HTTP_503",
         "error": "ApiError: HTTP_503: POST /digest was answered with status 503",
         "consequence": "what it had committed stays; this slot is not repeated, the next one comes as ever",
-        "remedy": "see error and raised_at; its history is shown by: python -m relay runs --job ingest",
+        "remedy": "see error, and raised_at, which begins with the job's own line; its history is shown by: "
+        "python -m relay runs --job ingest",
     }
+
+
+async def test_the_place_of_a_failure_begins_with_the_job_s_own_line() -> None:
+    """How it was called is left out; what it called of ours is not."""
+
+    async def job() -> None:
+        Every.of("soon")
+
+    async def lost() -> BaseException:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    ending = await Execution(job, lost(), lambda _: None).run(1)
+    assert isinstance(ending.error, Exception)
+    log = Log("info")
+    log.tell(ended(Status.FAILED, error=ending.error))
+
+    (line,) = log.lines()
+    assert [place.partition(":")[0] for place in line["raised_at"]] == [__name__, "relay.upkeep.schedule"]
 
 
 def test_a_fault_that_repeats_is_a_line_a_minute() -> None:

@@ -16,6 +16,16 @@ jobs = Jobs()
 async def ingest(run): ...
 both = [jobs, jobs]
 """
+HEAD = "from relay.upkeep import Jobs\njobs = Jobs()\n"
+MISTAKES = {
+    "bare_every": "@jobs.every\nasync def ingest(run): ...\n",
+    "bare_cron": "@jobs.cron\nasync def ingest(run): ...\n",
+    "no_run": "@jobs.every('2m')\nasync def ingest(): ...\n",
+    "more": "@jobs.every('2m')\nasync def ingest(run, more): ...\n",
+    "words": "@jobs.every('2 minutes')\nasync def ingest(run): ...\n",
+    "minute": "@jobs.cron('99 3 * * *')\nasync def ingest(run): ...\n",
+    "never": "@jobs.cron('0 0 31 2 *')\nasync def ingest(run): ...\n",
+}
 WRONG = """
 from relay.upkeep import Jobs
 jobs = Jobs()
@@ -31,6 +41,8 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "an_upkeep.py").write_text(SHOP)
     (tmp_path / "a_wrong_upkeep.py").write_text(WRONG)
+    for name, text in MISTAKES.items():
+        (tmp_path / f"{name}_upkeep.py").write_text(HEAD + text)
     known = set(sys.modules)
     yield
     for name in set(sys.modules) - known:
@@ -56,6 +68,28 @@ def test_jobs_are_found_in_the_working_directory() -> None:
             "RELAY_APP: 'an_upkeep:ingest': the module has a function of that name, no Jobs; it has an_upkeep:jobs",
         ),
         ("an_upkeep:both", "RELAY_APP: 'an_upkeep:both': the module has a list of that name, no Jobs"),
+        (
+            "bare_every_upkeep:jobs",
+            "RELAY_APP: 'bare_every_upkeep:jobs': @jobs.every needs an interval; write it like @jobs.every(\"2m\")",
+        ),
+        (
+            "bare_cron_upkeep:jobs",
+            "RELAY_APP: 'bare_cron_upkeep:jobs': @jobs.cron needs an expression; write it like ",
+        ),
+        ("no_run_upkeep:jobs", "RELAY_APP: 'no_run_upkeep:jobs': job 'ingest' does not take the run that it is called"),
+        ("more_upkeep:jobs", "RELAY_APP: 'more_upkeep:jobs': job 'ingest' does not take the run that it is called"),
+        (
+            "words_upkeep:jobs",
+            "RELAY_APP: 'words_upkeep:jobs': job 'ingest': '2 minutes' is no interval; write it like 30s, 2m or 24h",
+        ),
+        (
+            "minute_upkeep:jobs",
+            "RELAY_APP: 'minute_upkeep:jobs': job 'ingest': expression is '99 3 * * *', which has a wrong minute ",
+        ),
+        (
+            "never_upkeep:jobs",
+            "RELAY_APP: 'never_upkeep:jobs': job 'ingest': expression is '0 0 31 2 *', which names a day that its ",
+        ),
         ("a_wrong_upkeep:jobs", "RELAY_APP: 'a_wrong_upkeep:jobs': job 'ingest' is no `async def`; write one, "),
     ],
 )

@@ -289,7 +289,7 @@ async def test_a_schema_that_is_too_old_ends_no_loop() -> None:
     async with process:
         await asyncio.sleep(100)
         assert {type(event.error) for event in process.of(PassFailed)} == {SchemaError}
-        assert "bring it up with" in str(process.of(PassFailed)[0].error)
+        assert "bring this one up with" in str(process.of(PassFailed)[0].error)
         process.session.ask = ask
         await asyncio.sleep(100)
     assert len(work.slots) >= 2
