@@ -10,13 +10,10 @@ from psycopg import errors as pg
 from psycopg.rows import args_row
 
 from relay.errors import OperateError
-from relay.outbox import actions, schema
+from relay.outbox import actions
 from relay.outbox.actions import Change, Operator
 from relay.outbox.queue import operating
 from relay.outbox.statements import statement
-
-# The first version whose outbox_actions can hold the record.
-NEEDS_SCHEMA = 5
 
 
 class Way(Enum):
@@ -87,8 +84,7 @@ class Aggregates:
         self._meant = {"types": [each.type for each in meant], "ids": [each.id for each in meant]}
 
     async def start(self) -> actions.Start:
-        """Begin a command. Raises SchemaError where the schema cannot hold its record."""
-        await schema.require_at_least(self._connection, self._schema, NEEDS_SCHEMA, "relay forget")
+        """Begin a command."""
         return await actions.start(self._connection, self._schema)
 
     async def mark(self) -> Mark:

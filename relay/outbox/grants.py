@@ -16,8 +16,6 @@ from relay.errors import ConfigurationError, MigrationError
 from relay.outbox import schema as versions
 from relay.outbox.statements import statement
 
-# Before it, outbox_emit acts with the rights of its caller, who needs those on the table.
-DEFINER_VERSION = 5
 # Before it there are not all of these tables.
 FIRST_VERSION = 6
 LOCK_TIMEOUT = "10s"
@@ -184,7 +182,7 @@ def apply(
 
 
 def _of_old(role: Role, schema: str) -> Iterator[Right]:
-    """What a role needed before DEFINER_VERSION, and may still have."""
+    """What a role needed before version 5, as outbox_emit acted with its rights, and may still have."""
     if role is Role.EMITTER:
         yield Right("insert, select (id, event_id, dedup_key)", _table(schema, TABLES[0]))
 

@@ -12,7 +12,6 @@ __all__ = [
     "plan",
     "refuse_older",
     "require",
-    "require_at_least",
     "steps",
     "suitable",
     "version",
@@ -25,6 +24,5 @@ migrate = _VERSIONS.migrate
 plan = _VERSIONS.plan
 version = _VERSIONS.version
 require = _VERSIONS.require
-require_at_least = _VERSIONS.require_at_least
 suitable = _VERSIONS.suitable
 refuse_older = _VERSIONS.refuse_older

@@ -108,14 +108,8 @@ class Versions:
             )
         return current
 
-    async def require_at_least(
-        self, connection: psycopg.AsyncConnection[Any], schema: str, version: int, what_for: str
-    ) -> None:
-        """Refuse what an older schema cannot hold; `what_for` names it in the error: "relay forget"."""
-        self.refuse_older(await self.require(connection, schema), schema, version, what_for)
-
     def refuse_older(self, current: int, schema: str, version: int, what_for: str) -> None:
-        """Raise SchemaError where what is there cannot hold what `what_for` needs."""
+        """Raise SchemaError where what is there cannot hold what `what_for` needs, such as "relay grants"."""
         if current < version:
             raise SchemaError(
                 f"{what_for} needs version {version} of schema {schema!r}, which is at {current}; "

@@ -95,6 +95,8 @@ async def site(own_stack: Stack, own_template: str, tmp_path: Path) -> AsyncIter
                 "PUBSUB_EMULATOR_HOST": to_broker.address,
                 "PUBSUB_PROJECT_ID": PROJECT_ID,
                 "RELAY_TOPIC": channel.topic,
+                # Jobs have a chaos of their own.
+                "RELAY_RUNNERS": "publish",
                 **settings(100),
             },
             tmp_path,

@@ -8,9 +8,8 @@ import psycopg
 import pytest
 
 from relay import emit
-from relay.errors import OperateError, SchemaError
+from relay.errors import OperateError
 from relay.operate import failed, forget
-from relay.outbox import schema
 from relay.outbox.actions import Operator
 from relay.outbox.failed import Action, FailedRows, Filter
 from relay.outbox.forget import Aggregate, Aggregates, Order, State, Way
@@ -438,26 +437,3 @@ async def test_pages_follow_each_other_without_a_gap(
 
     assert walk.counts[State.PUBLISHED] == count(database, "aggregate_id = '1'")
     assert read == [3, 6, 9, 12, 15, 16]
-
-
-async def test_an_outbox_of_the_version_before_is_named(forgetting: Forgetting, database: str) -> None:
-    """Its table of actions could not hold the record."""
-    with psycopg.connect(database) as connection:
-        schema.migrate(connection, "public", 4)
-    with pytest.raises(SchemaError, match=r"relay forget needs version 5 of schema 'public', which is at 4"):
-        await forgetting.of().start()
-
-
-async def test_what_is_shown_of_a_row_is_shown_on_the_version_before(forgetting: Forgetting, database: str) -> None:
-    """The history has one column less there."""
-    store(database, event(1))
-    fail(database, "true")
-    with psycopg.connect(database) as connection:
-        schema.migrate(connection, "public", 4)
-    rows = FailedRows(forgetting._connection, "public", {"patterns": [], "pattern_topics": [], "default_topic": "t"})
-    (row,) = await rows.page(Filter(), 10)
-    await failed.act(rows, Action.DISCARD, Filter(), ANA)
-
-    (entry,) = (await failed.shown(rows, row))["history"]
-
-    assert (entry["action"], entry["published_at"]) == ("discard", None)

@@ -9,7 +9,7 @@ from relay.operate.doctor.look import Look, span
 from relay.operate.doctor.rights import judge_emit, judge_privileges
 from relay.operate.remedies import one_version
 from relay.outbox import schema
-from relay.outbox.grants import DEFINER_VERSION, MARKED
+from relay.outbox.grants import MARKED
 from relay.outbox.queue import Keys, Queue
 from relay.outbox.rows import MOVED
 
@@ -45,7 +45,7 @@ def outbox_checks(look: Look) -> list[Check]:
 
     async def emit() -> Sequence[Finding]:
         found = await look.rows("emit", schema=_quoted(look))
-        return judge_emit(found, _quoted(look), definer=known >= DEFINER_VERSION)
+        return judge_emit(found, _quoted(look))
 
     async def sequence() -> Sequence[Finding]:
         return judge_sequence(await look.rows("sequence"))

@@ -44,7 +44,7 @@ def judge_privileges(rows: Sequence[dict[str, Any]]) -> Sequence[Finding]:
     return (ok("privileges", f"role {role} has what a relay needs"),)
 
 
-def judge_emit(rows: Sequence[dict[str, Any]], schema: str, *, definer: bool) -> Sequence[Finding]:
+def judge_emit(rows: Sequence[dict[str, Any]], schema: str) -> Sequence[Finding]:
     """Nobody can have the rights of the outbox's owner used for objects of their own."""
     if not rows:
         return (fail("outbox_emit", "there is no such function", "create it: python -m relay migrate"),)
@@ -66,7 +66,7 @@ def judge_emit(rows: Sequence[dict[str, Any]], schema: str, *, definer: bool) ->
                 f"alter function {schema}.outbox_emit(jsonb) set search_path to {schema}, pg_temp",
             )
         )
-    if definer and not row["definer"]:
+    if not row["definer"]:
         findings.append(
             warn(
                 "outbox_emit",

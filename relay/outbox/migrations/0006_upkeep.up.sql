@@ -79,3 +79,20 @@ $$;
 -- Each row is written twice and then removed: vacuum comes before a fifth of a large table is dead. Below some 2 % it would
 -- read all indexes for little.
 alter table outbox_events set (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 50000);
+
+-- A superuser who migrates for the outbox's owner makes these for that one, too.
+do $$
+declare
+    theirs constant name := (
+        select tableowner from pg_tables where schemaname = current_schema() and tablename = 'outbox_events');
+    made name;
+begin
+    for made in
+        select tablename from pg_tables
+         where schemaname = current_schema() and tablename in ('relay_schedule', 'relay_runs', 'archive_exports')
+           and tableowner = current_user and tableowner <> theirs
+    loop
+        execute format('alter table %I owner to %I', made, theirs);
+    end loop;
+end
+$$;

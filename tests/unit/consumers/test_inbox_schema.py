@@ -24,8 +24,8 @@ def test_it_shares_with_the_outbox_what_both_make() -> None:
     """They may stand in one schema of one database, and be migrated side by side."""
     assert INBOX.tables & OUTBOX.tables == UPKEEP_TABLES
     made = [each.up for ladder in (OUTBOX, INBOX) for each in ladder.migrations() if each.name == "upkeep"]
-    ours, theirs = (re.sub(r"\n-- Each row is written twice.*?;\n|\s", "", up, flags=re.DOTALL) for up in made)
-    assert ours == theirs
+    ours, theirs = made
+    assert ours.startswith(theirs)
     assert INBOX.lock != OUTBOX.lock
     assert all(0 <= part < 2**31 for part in INBOX.lock)
 
