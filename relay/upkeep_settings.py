@@ -60,7 +60,11 @@ class UpkeepSettings(SettingBase):
         scheme, found, rest = value.partition("://")
         if not found:
             # A name alone is that of a bucket.
-            return value if not value or Path(value).is_absolute() else f"s3://{value.rstrip('/')}"
+            if not value or Path(value).is_absolute():
+                return value
+            if "/" in value.rstrip("/") or not value[0].isalnum():
+                raise ValueError("is no path from the root; write /srv/archive, or s3://bucket/folder for a bucket")
+            return f"s3://{value.rstrip('/')}"
         if not rest.strip("/") or "@" in rest.partition("/")[0]:
             raise ValueError("names no place for files; write s3://bucket/folder or an absolute path, without a user")
         return f"{scheme.lower()}://{rest.rstrip('/')}"

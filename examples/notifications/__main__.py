@@ -30,8 +30,8 @@ def main() -> int:
                 with running(environment, *CONSUMER):
                     waited(lambda: database.execute("select from settled").fetchone() is not None)
                 found.append(dict(database.execute("select * from found").fetchall()))
-                print(f"{times[0]}: {found[-1]}")
-            subprocess.run([sys.executable, "-m", "relay", "runs", "--jobs"], env=environment, check=True)
+                print(*database.execute("select told(%s, %s)", times[:2]).fetchone() or ())
+            subprocess.run([sys.executable, "-m", "relay", "runs"], env=environment, check=True)
     return 0 if found[0] == FIRST and found[-1] == LAST else 1
 
 

@@ -47,6 +47,24 @@ union all
 select regexp_replace(origin, '^public[.](inbox_)?', '') || ' in files', rows from archive_exports
  where state = 'dropped' and origin ~ 'sources|deliveries';
 
+-- What a job has done, in words. The numbers are of deliveries: what became of a push to one phone.
+create function told(job text, later text) returns text language sql as $$
+  select case when later <> '0' then later || ' later, ' else '' end || case job
+    when 'ingest' then format(
+      'ingest: %s reports of %s storms were read; of the deliveries to phones %s. The errors above are of those that '
+      'are invalid (no such phone), dead (refused) and unknown (no receipt)',
+      (select count(*) from sources), (select count(*) from storms),
+      (select string_agg(count || ' are ' || outcome, ', ' order by outcome) from found))
+    when 'clean_up' then format(
+      'clean_up: %s reports are in the schema archive, and all deliveries but %s that have failed',
+      (select sum((counters ->> 'moved:public.sources')::int) from relay_runs where relay_runs.job = told.job),
+      (select count(*) from inbox_deliveries))
+    else (
+      select format('archive: %s rows are in files, of %s tables of a month each; %s of these tables are dropped',
+                    sum(rows), count(*), count(*) filter (where state = 'dropped'))
+        from archive_exports) end
+$$;
+
 -- A job is due, and what there is is older by so much; by a month more where it is of the coast, or of the north.
 create procedure later(job text, age interval, more interval) language sql as $$
   delete from due;

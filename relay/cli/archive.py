@@ -23,6 +23,7 @@ from relay.upkeep.archive import months
 from relay.upkeep.archive.archive import Archive, Done
 from relay.upkeep.archive.place import Place
 from relay.upkeep.archive.record import Insistence
+from relay.upkeep.archive.store import PlaceAwayError, UnusablePlaceError
 from relay.upkeep.archive.watch import Watch
 from relay.upkeep.table_name import TableName
 
@@ -178,7 +179,7 @@ def _each(
             with closing(Progress()) as progress:
                 done = work(origin, Watch(tell=progress))
         except (RelayError, psycopg.Error) as error:
-            if options.table is not None:
+            if options.table is not None or isinstance(error, (UnusablePlaceError, PlaceAwayError)):
                 raise
             faults.append(error)
         else:

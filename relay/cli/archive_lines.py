@@ -23,7 +23,8 @@ def lines(tables: Sequence[Standing]) -> Iterator[str]:
         if not table.exports and not table.waiting:
             yield "  no month has rows"
         for export in table.exports:
-            part, rows = f"{months.written(export.month)} part {export.part}", f"{export.written:,} row(s)"
+            part = f"{months.written(export.month)} part {export.part}"
+            rows = f"{export.written:,} row(s){' so far' if export.rows is None else ''}"
             yield f"  {part}  {_state(export):<38}  {rows:>20}  {_size(export.size):>8}  {len(export.files)} file(s)"
         for partition in table.waiting:
             rows = "rows not counted yet" if partition.estimate is None else f"about {partition.estimate:,} row(s)"
@@ -45,7 +46,7 @@ def document(table: Standing) -> dict[str, Any]:
 def exported(done: Done) -> list[str]:
     """What was written."""
     if not done.files and not done.verified:
-        return [f"{done.origin}: nothing to export"]
+        return [f"{done.origin}: nothing {'was exported' if done.faults else 'to export'}"]
     return [
         f"{done.origin}: {done.rows:,} row(s) in {done.files} file(s), {_size(done.bytes)}",
         *(f"  {_part(export)} verified" for export in done.verified),
@@ -56,14 +57,14 @@ def verified(done: Done) -> list[str]:
     """What was read back."""
     if not done.verified and not done.faults:
         return [f"{done.origin}: nothing was exported to its end"]
-    return [f"{done.origin}: {len(done.verified)} part(s) are what was written", *_parts(done.verified)]
+    whole, all_of_them = len(done.verified), len(done.verified) + len(done.faults)
+    return [f"{done.origin}: {whole} of {all_of_them} part(s) read back as written", *_parts(done.verified)]
 
 
 def dropped(done: Done) -> list[str]:
     """What is gone from the database."""
-    if not done.dropped:
-        return [f"{done.origin}: nothing was dropped"]
-    return [f"{done.origin}: {len(done.dropped)} part(s) dropped", *_parts(done.dropped)]
+    count = f"{len(done.dropped)} part(s)" if done.dropped else "nothing was"
+    return [f"{done.origin}: {count} dropped", *_parts(done.dropped), *map(_kept, done.kept)]
 
 
 def _parts(exports: Sequence[Export]) -> list[str]:
@@ -74,10 +75,21 @@ def _part(export: Export) -> str:
     return f"{months.written(export.month)} part {export.part}: {export.written:,} row(s), {len(export.files)} file(s)"
 
 
+def _kept(export: Export) -> str:
+    part = f"  {months.written(export.month)} part {export.part}"
+    match export.state:
+        case State.SEALED:
+            return f"{part} stays: not all of its files were written and read back; run: python -m relay archive export"
+        case State.VERIFIED:
+            return f"{part} stays until {_day(export.drop_eligible_at)}, unless --now says otherwise"
+        case State.DROPPED:
+            return f"{part} was dropped on {_day(export.dropped_at)}"
+
+
 def _state(export: Export) -> str:
     match export.state:
         case State.SEALED:
-            return "sealed, not verified yet" if export.rows is not None else "sealed, being exported"
+            return "sealed, not verified" if export.rows is not None else "sealed, not all of it in files"
         case State.VERIFIED:
             since = "since" if export.eligible else "from"
             return f"verified, may be dropped {since} {_day(export.drop_eligible_at)}"

@@ -5,17 +5,19 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Final
 
+from psycopg import errors as pg
 from psycopg import sql
 
 from relay.errors import ConfigurationError
 from relay.upkeep.table import Child, Table
 from relay.upkeep.table_name import TableName
-from relay.upkeep.transactions import Transactions
+from relay.upkeep.transactions import Transactions, template
 
 ZONED: Final = "timestamp with time zone"
 UNZONED: Final = "timestamp without time zone"
 DAY: Final = "date"
 _TABLES: Final = ("r", "p")
+_OTHERS: Final = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,10 @@ class Relation:
     columns: tuple[Column, ...]
     key: tuple[Column, ...]
     """What tells its rows apart; nothing where nobody asked."""
+    orders: tuple[str, ...]
+    """In which schema the operators are that a column of the key is ordered by."""
+    are_found: bool
+    """Whether a session of the mover finds those where no schema is named."""
     age: Column
 
     def of(self, column: Column) -> sql.Identifier:
@@ -87,9 +93,10 @@ class Described:
 
 
 class Catalog:
-    """Asks for a table. Raises ConfigurationError for what cannot be worked on."""
+    """Asks for a table; `say` says what pages say, too. Raises ConfigurationError for what cannot be worked on."""
 
-    def __init__(self, say: Transactions) -> None:
+    def __init__(self, ask: Transactions, say: Transactions) -> None:
+        self._ask = ask
         self._say = say
 
     async def described(self, table: Table, before: float | None = None) -> Described:
@@ -97,11 +104,11 @@ class Catalog:
         seconds = table.after.total_seconds()
         ((cutoff, role),) = await self._asked("catalog_cutoff", seconds=seconds, before=before)
         found = await self._found(table.place, table, role, held=True)
-        key = await self._key(found, table)
+        index = await self._key(found, table)
         archived = table.to == "archive"
         age = found.dated(table.age, "age")
         born = found.dated(table.born, "born") if table.born is not None else None
-        parent = found.relation(key, age)
+        parent = found.relation(index, age)
         branches = tuple([await self._branch(parent, child, role, archived=archived) for child in table.children])
         described = Described(table, parent, born, branches, cutoff, role)
         if archived:
@@ -123,6 +130,7 @@ class Catalog:
                 f"nobody archive; run: alter role {_written(role)} bypassrls"
             )
         column = found.named(child.column, "the column")
+        await self._require_comparable(parent, found, column)
         age = found.dated(child.age, "age")
         if archived and not age.never_null:
             raise ConfigurationError(
@@ -135,14 +143,33 @@ class Catalog:
                 f"{found.origin} has no index that begins with {column.name}: each page would read all of it; run: "
                 f"create index concurrently on {found.origin} ({_written(column.name)})"
             )
-        keys = await self._asked("catalog_keys", oid=found.oid) if archived else []
-        if archived and not any(primary for primary, _ in keys):
+        indexes = await self._indexes(found) if archived else []
+        primary = next((index for index in indexes if index.is_primary), None)
+        if archived and primary is None:
             raise ConfigurationError(
                 f"{found.origin} has no primary key, by which no row of it is archived twice; add one: "
                 f"alter table {found.origin} add column row_id bigint generated always as identity primary key"
             )
-        key = next((found.all_of(columns) for primary, columns in keys if primary), ())
-        return Branch(found.relation(key, age), column)
+        return Branch(found.relation(primary or _Index(), age), column)
+
+    async def _require_comparable(self, parent: Relation, found: "_Found", column: Column) -> None:
+        key, order = parent.key[0], parent.orders[0]
+        refers = template(
+            "catalog_refers",
+            child=found.place.sql,
+            column=column.sql,
+            parent=parent.place.sql,
+            key=key.sql,
+            order=sql.Identifier(order),
+        )
+        try:
+            await self._ask.do(refers)
+        except (pg.UndefinedFunction, pg.AmbiguousFunction) as error:
+            raise ConfigurationError(
+                f"{found.origin}.{column.name} is {column.type}, and cannot be compared with "
+                f"{parent.origin}.{key.name}, which is {key.type}; name another column, or run: "
+                f"alter table {found.origin} alter column {_written(column.name)} type {key.type}"
+            ) from error
 
     async def _found(self, place: TableName, wanted: Table | Child, role: str, *, held: bool) -> "_Found":
         rows = await self._asked("catalog_table", schema=place.schema, name=place.name, held=held)
@@ -152,7 +179,7 @@ class Catalog:
             )
         ((oid, origin, kind, has_heirs, missing, has_policies, shape),) = rows
         if kind not in _TABLES or has_heirs:
-            what = "has tables that inherit from it" if has_heirs else "is no table of this database"
+            what = "has tables that inherit from it" if has_heirs else f"is {_OTHERS.get(kind, 'no table')}"
             raise ConfigurationError(f"{origin} {what}, and rows cannot be moved from there; name a table by itself")
         if missing:
             on = f"schema {_written(place.schema)}" if missing[0].startswith("usage") else origin
@@ -164,17 +191,21 @@ class Catalog:
         columns = await self._asked("catalog_columns", oid=oid)
         return _Found(place, oid, origin, shape, has_policies, {row[0]: Column(*row) for row in columns})
 
-    async def _key(self, found: "_Found", table: Table) -> tuple[Column, ...]:
-        keys = await self._asked("catalog_keys", oid=found.oid)
+    async def _indexes(self, found: "_Found") -> list["_Index"]:
+        (rows,) = await self._say.do(self._say.call("catalog_keys", {"oid": found.oid}))
+        return [_Index(*row) for row in rows]
+
+    async def _key(self, found: "_Found", table: Table) -> "_Index":
+        indexes = await self._indexes(found)
         for name in table.key:
             if not found.named(name, "key").never_null:
                 raise ConfigurationError(
                     f"{found.origin}.{name} may be null, and cannot be walked along; "
                     f"run: alter table {found.origin} alter column {_written(name)} set not null"
                 )
-        for primary, columns in keys:
-            if tuple(columns) == table.key or (primary and not table.key):
-                return found.all_of(columns)
+        for index in indexes:
+            if tuple(index.columns) == table.key or (index.is_primary and not table.key):
+                return index
         if table.key:
             listed = ", ".join(map(_written, table.key))
             raise ConfigurationError(
@@ -205,7 +236,17 @@ class Catalog:
             )
 
     async def _asked(self, name: str, /, **values: object) -> list[tuple[Any, ...]]:
-        return (await self._say.do(self._say.call(name, values)))[0]
+        return (await self._ask.do(self._ask.call(name, values)))[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """What a table may be walked along; by itself, nothing."""
+
+    is_primary: bool = False
+    columns: Sequence[str] = ()
+    orders: Sequence[str] = ()
+    are_found: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,11 +281,18 @@ class _Found:
             )
         return column
 
-    def all_of(self, names: Sequence[str]) -> tuple[Column, ...]:
-        return tuple(self.columns[name] for name in names)
-
-    def relation(self, key: tuple[Column, ...], age: Column) -> Relation:
-        return Relation(self.place, self.oid, self.origin, self.shape, tuple(self.columns.values()), key, age)
+    def relation(self, index: _Index, age: Column) -> Relation:
+        return Relation(
+            place=self.place,
+            oid=self.oid,
+            origin=self.origin,
+            shape=self.shape,
+            columns=tuple(self.columns.values()),
+            key=tuple(self.columns[name] for name in index.columns),
+            orders=tuple(index.orders),
+            are_found=index.are_found,
+            age=age,
+        )
 
 
 def _written(name: str) -> str:

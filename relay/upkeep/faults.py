@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import psycopg
 from psycopg import errors as pg
 
 from relay.errors import ConfigurationError, MoveError
@@ -45,8 +46,30 @@ def in_words(table: Table) -> Iterator[None]:
             f"a row that goes with one of {table.place} has no month in {ARCHIVE}.{error.diag.table_name}: it is from "
             "before the year 1 or after 9998, or partitions were taken away again and again. The page was left as it is"
         ) from error
+    except (pg.UndefinedColumn, pg.UndefinedTable) as error:
+        # A function or a trigger tells of statements of its own.
+        if error.diag.context is not None:
+            raise
+        raise MoveError(
+            f"{table.place}, or a table that goes with it, was altered while rows were moved: "
+            f"{error.diag.message_primary}. The page was left as it is; the next run knows what there is by then"
+        ) from error
+    except (pg.ReadOnlySqlTransaction, *PASSING) as error:
+        raise MoveError(f"no further rows of {table.place} were moved, for {_hindrance(error)}") from error
     except pg.InsufficientPrivilege as error:
         raise ConfigurationError(
             f"rows of {table.place} may not be moved: {error.diag.message_primary}; docs/retention.md says which "
             "rights that takes"
         ) from error
+
+
+def _hindrance(error: psycopg.Error) -> str:
+    if isinstance(error, pg.ReadOnlySqlTransaction):
+        return (
+            f"the server takes no changes: {error.diag.message_primary}. It is a standby, or "
+            "default_transaction_read_only is on; connect to the primary, or turn that off"
+        )
+    return (
+        f"somebody was in the way, or it took too long: {error.diag.message_primary}. The next run goes on there; "
+        "pg_locks names who holds what"
+    )

@@ -80,7 +80,7 @@ class Mover:
 
     async def _walk(self, connection: psycopg.AsyncConnection[Any], budget: Budget) -> "_Walk":
         ask, say = Transactions(connection, "catalog_enter"), Transactions(connection, "mover_enter")
-        described = await Catalog(ask).described(self._table, self._before)
+        described = await Catalog(ask, say).described(self._table, self._before)
         await self._try_condition(say)
         archived = self._table.to == "archive"
         shelves = [Shelf(relation, described.role) for relation in described.relations] if archived else []

@@ -59,7 +59,7 @@ class Page:
             **self._parts,
             is_young=self._is_young(),
             month=_month(parent.age.sql, parent.age) if archived else sql.SQL("null::date"),
-            beyond=self._compared(">", after),
+            beyond=self._beyond(after),
             rows=sql.Literal(rows),
             texts=_listed(_as_text(alias) for alias in self._aliases),
             backwards=_listed(sql.SQL("{} desc").format(alias) for alias in self._aliases),
@@ -91,8 +91,10 @@ class Page:
         """Move what is held of them."""
         parent = self._described.parent
         is_in_page = sql.SQL(" and ").join(
-            sql.SQL("{} = {}").format(parent.of(column), sql.Identifier("mover_page", f"key_{number}"))
-            for number, column in enumerate(parent.key, 1)
+            sql.SQL("{} operator({}.=) {}").format(
+                parent.of(column), sql.Identifier(order), sql.Identifier("mover_page", f"key_{number}")
+            )
+            for number, (column, order) in enumerate(zip(parent.key, parent.orders, strict=True), 1)
         )
         return template(
             "page_move",
@@ -105,7 +107,7 @@ class Page:
 
     def _between(self, after: Key | None, last: Key, rows: int) -> dict[str, sql.Composable]:
         return {
-            "beyond": self._compared(">", after),
+            "beyond": self._beyond(after),
             "up_to": self._compared("<=", last),
             "rows": sql.Literal(rows),
         }
@@ -120,6 +122,7 @@ class Page:
                     name=sql.Identifier(gone),
                     child=child.place.sql,
                     column=branch.column.sql,
+                    order=sql.Identifier(self._described.parent.orders[0]),
                     key=self._described.parent.key[0].sql,
                     columns=_columns_of(child),
                 )
@@ -134,6 +137,7 @@ class Page:
                 "page_look_child",
                 child=branch.relation.place.sql,
                 column=branch.column.sql,
+                order=sql.Identifier(self._described.parent.orders[0]),
                 age=branch.relation.of(branch.relation.age),
                 month=_month(branch.relation.of(branch.relation.age), branch.relation.age),
             )
@@ -164,15 +168,31 @@ class Page:
         local = sql.SQL("({} at time zone 'UTC')").format(cutoff)
         return sql.SQL("{}::date").format(local) if column.plain_type == DAY else local
 
-    def _compared(self, how: str, key: Key | None) -> sql.Composable:
-        if key is None:
-            return sql.SQL("true")
-        columns = self._described.parent.key
-        values = [
-            sql.SQL("{}::{}").format(sql.Literal(text), raw(column.type))
-            for text, column in zip(key, columns, strict=True)
+    def _beyond(self, key: Key | None) -> sql.Composable:
+        return sql.SQL("true") if key is None else self._compared(">", key)
+
+    def _compared(self, how: str, key: Key) -> sql.Composable:
+        """By the operators that the index goes by, whatever others the session finds first.
+
+        One comparison of rows is what an index is read by from the row on; all its operators are of one schema that is
+        named, or found by themselves.
+        """
+        parent = self._described.parent
+        parts = [
+            (column.sql, sql.SQL("{}::{}").format(sql.Literal(text), raw(column.type)), sql.Identifier(order))
+            for column, text, order in zip(parent.key, key, parent.orders, strict=True)
         ]
-        return sql.SQL("({}) {} ({})").format(_listed(column.sql for column in columns), raw(how), _listed(values))
+        columns, values, orders = zip(*parts, strict=True)
+        if len(set(parent.orders)) == 1:
+            return sql.SQL("({}) operator({}.{}) ({})").format(_listed(columns), orders[0], raw(how), _listed(values))
+        if parent.are_found:
+            return sql.SQL("({}) {} ({})").format(_listed(columns), raw(how), _listed(values))
+        compared: sql.Composable = sql.SQL("true" if how == "<=" else "false")
+        for column, value, order in reversed(parts):
+            compared = sql.SQL(
+                "{0} operator({2}.{3}=) {1} and ({0} operator({2}.{3}) {1} or ({0} operator({2}.=) {1} and ({4})))"
+            ).format(column, value, order, raw(how[0]), compared)
+        return compared
 
 
 def _kept(gone: str, shelf: Shelf) -> sql.Composable:

@@ -161,7 +161,8 @@ class Run:
 
         Of all tables, or of one. What is wrong with one of several is a fault, and the others go on. Counted as
         exported_files, exported_rows, exported_bytes and exports_verified. A run that ends early loses the file in
-        hand at most. Raises ConfigurationError where ARCHIVE_BUCKET or a package is missing.
+        hand at most. Raises ConfigurationError where a package is missing or ARCHIVE_BUCKET names no place that can be
+        written to, before anything is sealed; and ConfigurationError or ArchiveError where every table failed.
         """
         from relay.upkeep.archive import in_run  # noqa: PLC0415 -- most jobs have no archive
 
@@ -171,6 +172,7 @@ class Run:
         """Drop what was exported and verified 30 days ago, once its files were read back again; how many tables.
 
         Counted as exports_dropped. A file that is missing or changed is a fault, and keeps its rows.
+        Raises as export does.
         """
         from relay.upkeep.archive import in_run  # noqa: PLC0415 -- the same
 

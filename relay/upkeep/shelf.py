@@ -1,6 +1,6 @@
 """Where rows of a table are put aside: `archive.<table>`, a partition for each month of their age, in UTC."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
@@ -8,7 +8,7 @@ from typing import Final
 from psycopg import errors as pg
 from psycopg import sql
 
-from relay.errors import ConfigurationError
+from relay.errors import ConfigurationError, MoveError
 from relay.upkeep.archive.months import in_names
 from relay.upkeep.catalog import Column, Relation
 from relay.upkeep.table_name import ARCHIVE, TableName
@@ -28,6 +28,8 @@ class _State:
     origin: str | None
     parted_by: list[str] | None
     months: frozenset[str]
+    demanded: list[str]
+    """Columns that no row of these months may lack."""
 
 
 class Shelf:
@@ -63,7 +65,9 @@ class Shelf:
             )
             state = await self._state(say)
         self._judge(state)
-        await self._add_columns(say, state)
+        columns = await self._columns(say, state)
+        self._judge_demanded(state, columns)
+        await self._add_columns(say, columns)
         self._months = state.months
 
     async def reach(self, say: Transactions, months: Iterable[str]) -> None:
@@ -115,18 +119,59 @@ class Shelf:
                 "to one of them, or rename the archived table"
             )
 
-    async def _add_columns(self, say: Transactions, state: _State) -> None:
+    def _judge_demanded(self, state: _State, known: Mapping[str, str]) -> None:
+        kept = {column.name for column in self.relation.columns}
+        gone = next((name for name in state.demanded if name not in kept), None)
+        if gone is None:
+            return
+        renamed = self._renamed(known, known[gone])
+        raise ConfigurationError(
+            f"{self.place}.{gone} is never null in {', '.join(sorted(state.months))}, and {self.relation.origin} has "
+            "no such column by now; "
+            + (
+                f"where it was renamed, run: alter table {self.place.sql.as_string(None)} rename column "
+                f"{_written(gone)} to {_written(renamed)}; where it was dropped, "
+                if renamed
+                else ""
+            )
+            + "seal each month: python -m relay archive export "
+            f"--table {self.relation.origin} --month ..."
+        )
+
+    def _renamed(self, known: Mapping[str, str], kind: str) -> str | None:
+        """The column that one of this type may be by now: of the key, if there is one."""
+        new = [
+            column.name
+            for column in (*self.relation.key, *self.relation.columns)
+            if column.name not in known and column.type == kind
+        ]
+        return new[0] if new else None
+
+    async def _columns(self, say: Transactions, state: _State) -> dict[str, str]:
+        """Each with its type."""
         (there,) = await say.do(say.call("catalog_columns", {"oid": state.oid}))
-        known = {row[0]: row[1] for row in there}
+        return {row[0]: row[1] for row in there}
+
+    async def _add_columns(self, say: Transactions, known: Mapping[str, str]) -> None:
         for column in self.relation.columns:
             if column.name not in known:
-                await self._make(say, template("shelf_add", shelf=self.place.sql, column=_defined(column)))
+                await self._add(say, column)
             elif known[column.name] != column.type:
                 raise ConfigurationError(
                     f"{self.place}.{column.name} is {known[column.name]}, and {self.relation.origin}.{column.name} is "
                     f"{column.type} by now; run: alter table {self.place.sql.as_string(None)} alter column "
                     f"{column.sql.as_string(None)} type {column.type}"
                 )
+
+    async def _add(self, say: Transactions, column: Column) -> None:
+        try:
+            await self._make(say, template("shelf_add", shelf=self.place.sql, column=_defined(column)))
+        except pg.LockNotAvailable as error:
+            raise MoveError(
+                f"{self.place} could not be given the column {column.name}, which {self.relation.origin} has by now: "
+                "another transaction reads it or a month of it, such as a backup; the next run tries again. End that "
+                "transaction where it is to be sooner (pg_locks names it). No row was moved"
+            ) from error
 
     async def _make(self, say: Transactions, *statements: sql.Composable) -> None:
         try:
@@ -151,15 +196,19 @@ class Shelf:
         )
 
     async def _state(self, say: Transactions) -> _State:
-        ((has_schema, oid, origin, parted_by, months),) = (
+        ((has_schema, oid, origin, parted_by, months, demanded),) = (
             await say.do(say.call("catalog_shelf", {"name": self.place.name}))
         )[0]
-        return _State(has_schema, oid, origin, parted_by, frozenset(months))
+        return _State(has_schema, oid, origin, parted_by, frozenset(months), demanded)
 
 
 def _defined(column: Column) -> sql.Composable:
     defined = sql.SQL("{} {}").format(column.sql, raw(column.type))
     return sql.SQL("{} collate {}").format(defined, raw(column.rule)) if column.rule else defined
+
+
+def _written(name: str) -> str:
+    return sql.Identifier(name).as_string(None)
 
 
 def _next(month: date) -> date:

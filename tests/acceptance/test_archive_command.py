@@ -50,8 +50,12 @@ def test_a_month_goes_all_its_way(relay: Commands, database: str) -> None:
         export.stdout,
     )
     assert relay("archive", "export").stdout == "public.sources: nothing to export\n"
-    assert relay("archive", "drop").stdout == "public.sources: nothing was dropped\n"
-    assert relay("archive", "verify", "--table", "sources").stdout.startswith("public.sources: 1 part(s) are what was")
+    assert re.fullmatch(
+        r"public\.sources: nothing was dropped\n  2026-01 part 1 stays until \d{4}-\d\d-\d\d, unless --now .*\n",
+        relay("archive", "drop").stdout,
+    )
+    verify = relay("archive", "verify", "--table", "sources")
+    assert verify.stdout.startswith("public.sources: 1 of 1 part(s) read back as written\n")
 
     early = relay("archive", "drop", "--table", "sources", "--month", FIRST, *NOW)
     restored = relay("archive", "restore", "sources", FIRST)
@@ -62,6 +66,9 @@ def test_a_month_goes_all_its_way(relay: Commands, database: str) -> None:
     assert differences(database, "kept", "archive.sources_2026_01_restored") == 0
     assert (again.returncode, again.stderr.count("has rows")) == (2, 1)
     assert relay("archive", "restore", "public.sources", FIRST, "--into", "elsewhere").returncode == 0
+    late = relay("archive", "export", "--table", "sources", "--month", FIRST, "--again")
+    assert (late.returncode, "nowhere else" in late.stderr) == (1, True)
+    assert "2026-01 part 1 was dropped on" in relay("archive", "drop", "--table", "sources", "--month", FIRST).stdout
     assert count(database, "elsewhere") == 100
 
 
@@ -105,11 +112,17 @@ def test_a_file_that_is_gone_fails_and_says_what_helps(relay: Commands, database
     (file,) = (tmp_path / "files").glob("*/*")
     file.unlink()
 
+    reader = relay("archive", "verify", DATABASE_URL=as_viewer(database))
+    assert (reader.returncode, "is missing at" in reader.stderr) == (1, True)
+    assert "still counts as verified: role" in reader.stderr
     failed = relay("archive", "drop", "--table", "sources", "--month", FIRST, *NOW)
     checked = relay("archive", "verify")
 
     assert (failed.returncode, checked.returncode) == (1, 1)
     assert "relay archive export --table public.sources --month 2026-01 --again" in failed.stderr
+    assert "public.sources: 0 of 1 part(s) read back" in checked.stdout
+    assert "2026-01 part 1  sealed, not verified " in relay("archive", "status").stdout
+    assert "part 1 stays: not all of its files" in relay("archive", "drop").stdout
     assert exists(database, "archive.sources_2026_01_p1")
     again = relay("archive", "export", "--table", "public.sources", "--month", "2026-01", "--again")
     assert (again.returncode, file.exists()) == (0, True), again.stderr
@@ -125,6 +138,11 @@ def test_a_file_that_is_gone_fails_and_says_what_helps(relay: Commands, database
         (["export", "--again"], "--again goes with --table and --month"),
         (["drop", "--now"], "--now and --reason go together"),
         (["drop", "--now", "--reason", "a test"], "--now goes with --table and --month"),
+        (
+            ["drop", "--table", "sources", "--month", "2026-01", *NOW],
+            "nothing was exported of public.sources in 2026-01",
+        ),
+        (["verify", "--table", "sources", "--month", "2026-01"], "nothing was exported of public.sources in 2026-01"),
         (["restore", "sources", "2026-01"], "nothing was exported of public.sources in 2026-01"),
         (["restore", "sources", "2026-01", "--into", "a.b.c"], "is no name of a table"),
         (["status", "--table", "nothing"], "nothing was archived of a table 'nothing'"),
@@ -144,7 +162,9 @@ def test_a_wrong_call_is_told_in_a_sentence(relay: Commands, words: list[str], s
 def test_what_is_missing_is_named(relay: Commands, bare_database: str) -> None:
     """A place, a directory, tables."""
     assert "ARCHIVE_BUCKET is not set" in relay("archive", "export", ARCHIVE_BUCKET="").stderr
-    assert "there is no directory /nowhere" in relay("archive", "export", ARCHIVE_BUCKET="/nowhere").stderr
+    for place, said in (("/nowhere", "there is no directory /nowhere"), ("/proc", "no file can be written to /proc/")):
+        ended = relay("archive", "export", ARCHIVE_BUCKET=place)
+        assert (ended.returncode, ended.stderr.count(said)) == (2, 1), ended.stderr
     away = relay("archive", "status", DATABASE_URL=bare_database)
     assert (away.returncode, "has no table archive_exports" in away.stderr) == (2, True)
 
@@ -202,11 +222,12 @@ def test_the_page_shows_commands_that_there_are() -> None:
 
 def test_a_table_that_the_page_restores_takes_its_rows_back(relay: Commands, shelf: Shelf, database: str) -> None:
     """By the statement that the page shows."""
-    (statement,) = re.findall(r"(?m)^insert into sources .*;$", PAGE.read_text())
+    (statement,) = re.findall(r"(?ms)^insert into sources [^;]*;$", PAGE.read_text())
     relay("archive", "export")
     relay("archive", "restore", "sources", FIRST)
     shelf.say(
-        "create table sources (id bigint generated always as identity primary key, age timestamptz, payload jsonb)"
+        "create table sources (id bigint generated always as identity primary key, age timestamptz, payload jsonb, "
+        "size int generated always as (length(payload ->> 'n')) stored)"
     )
 
     shelf.say(statement)

@@ -233,6 +233,10 @@ def test_the_example_does_what_it_says() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    told = done.stdout.splitlines()
+    assert told[0].startswith("ingest: 3 reports of 2 storms were read; of the deliveries to phones 12 are dead, ")
+    assert told[3].startswith("31 days later, archive: ")
+    assert "errors=1" in done.stdout
 
 
 async def test_each_cycle_has_the_times_of_its_readme() -> None:

@@ -75,7 +75,23 @@ async def publish_again(variables: Mapping[str, str]) -> None:
 
 def test_there_is_a_test_for_each_snippet() -> None:
     """A snippet that nobody runs is a snippet that is wrong one day."""
-    languages = ["sh", "python", "sql", "python", "sh", "python", "sh", "sh", "sh", "ini", "sh", "sh"]
+    languages = [
+        "sh",
+        "python",
+        "sql",
+        "python",
+        "sh",
+        "python",
+        "sh",
+        "sh",
+        "sh",
+        "ini",
+        "sh",
+        "python",
+        "sql",
+        "sh",
+        "sh",
+    ]
     assert [language for language, _ in SNIPPETS] == languages
 
 
@@ -142,6 +158,31 @@ def test_running_the_relay(relay: Commands, bare_database: str, tmp_path: Path) 
         until(lambda: count(bare_database, PUBLISHED) == 1, "the relay publishes")
         code, log = terminate(process)
     assert code == 0, log
+
+
+async def test_jobs_that_move_and_export(
+    relay: Commands, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The jobs run as they stand there, on the table of the first snippet; the commands show what they did."""
+    monkeypatch.setenv("DATABASE_URL", database)
+    exec(snippet("python", "emit(connection"), {})  # noqa: S102 -- this is what the test is for
+    with psycopg.connect(database) as connection:
+        connection.execute(snippet("sql", "alter table orders").encode())
+        connection.execute("insert into orders values (default, 1, '2024-01-05'), (default, 2, '2024-02-05')")
+    (tmp_path / "upkeep.py").write_text(snippet("python", "Jobs()"))
+    relay = Commands({**relay.settings, "RELAY_APP": "upkeep:jobs", "ARCHIVE_BUCKET": str(tmp_path)}, tmp_path)
+    environment = {"RELAY_RUNNERS": "jobs", "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}
+    assert relay("tick", **environment).returncode == 0
+    with psycopg.connect(database) as connection:
+        # As if the night had come.
+        connection.execute("update relay_schedule set last_slot = '2024-01-01' where name = 'clean_up'")
+    assert relay("tick", **environment).returncode == 0
+
+    history, standing = commands("relay runs")
+    ran = relay(*history[3:]).stdout
+    assert "orders=1" in ran
+    assert all(f"{name}=" in ran for name in ("moved:public.orders", "exported_files")), ran
+    assert "2024-01 part 1  verified" in relay(*standing[3:]).stdout
 
 
 def test_operating_it(relay: Commands) -> None:

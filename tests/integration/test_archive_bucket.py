@@ -1,18 +1,20 @@
 """The same in a bucket: what a store refuses, loses, or has been given by somebody else."""
 
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
 
-from relay.errors import ArchiveError
 from relay.upkeep.archive.archive import Archive
 from relay.upkeep.archive.place import Place
-from relay.upkeep.archive.record import Insistence
+from relay.upkeep.archive.record import Insistence, State
+from relay.upkeep.archive.store import PlaceAwayError, UnusablePlaceError
 from relay.upkeep.archive.watch import StoppedError
 from relay.upkeep.table_name import TableName
 from tests.support.archives import FIRST, Shelf, archive, differences, exists, kept
@@ -69,29 +71,61 @@ def test_an_object_that_is_lost_or_changed_keeps_the_rows(shelf: Shelf, there: B
     there.write(key, b"something else")
     changed = files.drop(shelf.origin, JANUARY, Insistence("ana", "a test")).faults
     there.empty()
-    missing = files.drop(shelf.origin, JANUARY, Insistence("ana", "a test")).faults
+    missing = files.export(shelf.origin, JANUARY).faults
+    (doubted,) = files.standing(shelf.origin).exports
 
     assert "is not what was written" in str(changed[0])
     assert "is missing at s3://archive/months" in str(missing[0])
+    assert (doubted.state, doubted.drop_eligible_at) == (State.SEALED, None)
     assert exists(shelf.database, "archive.sources_2026_01_p1")
     files.export(shelf.origin, JANUARY, again=True)
     assert not files.verify(shelf.origin).faults
 
 
 def test_a_bucket_that_is_not_there_is_named(shelf: Shelf, there: Bucket) -> None:
-    """The rows stay sealed, and the next call goes on."""
+    """Before anything is sealed; the next call goes on."""
     nowhere = Bucket(there.endpoint, "nowhere")
 
-    with pytest.raises(ArchiveError, match="s3://nowhere/months"):
+    with pytest.raises(UnusablePlaceError, match="s3://nowhere/months refuses"):
         _archive(shelf.database, nowhere).export(shelf.origin, JANUARY)
 
+    assert _archive(shelf.database, there).standing(shelf.origin).exports == []
     assert _archive(shelf.database, there).export(shelf.origin, JANUARY).rows == 5000
 
 
 def test_a_store_that_refuses_is_said_to(shelf: Shelf) -> None:
     """With where the rights are that it wants."""
-    with _refusing() as endpoint, pytest.raises(ArchiveError, match=r"s3://archive/months refuses .*docs/archive.md"):
+    with _refusing() as endpoint, pytest.raises(UnusablePlaceError, match=r"s3://archive/months refuses .*archive.md"):
         _archive(shelf.database, Bucket(endpoint, "archive")).export(shelf.origin, JANUARY)
+
+
+def test_a_store_that_is_away_is_told_of_before_anything_is_sealed(shelf: Shelf, there: Bucket) -> None:
+    """Nobody listens there."""
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        port = bound.getsockname()[1]
+    files = _archive(shelf.database, Bucket(f"http://127.0.0.1:{port}", there.name))
+
+    with pytest.raises(PlaceAwayError, match=r"call again when the place answers\. Nothing was changed"):
+        files.export(shelf.origin, JANUARY)
+
+    assert files.standing(shelf.origin).exports == []
+
+
+def test_credentials_that_are_missing_are_named(
+    shelf: Shelf, there: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is sealed."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    files = _archive(shelf.database, there)
+
+    with pytest.raises(UnusablePlaceError, match=r"no credentials for s3://archive/months, .*set AWS_ACCESS_KEY_ID"):
+        files.export(shelf.origin, JANUARY)
+
+    assert files.standing(shelf.origin).exports == []
 
 
 @contextmanager

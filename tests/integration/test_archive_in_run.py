@@ -48,6 +48,27 @@ async def test_a_run_exports_and_drops_all_tables_and_counts(database: str, tmp_
         await run.export("wrong")
 
 
+async def test_a_run_that_achieves_nothing_has_failed(database: str, tmp_path: Path) -> None:
+    """Where no table can be exported, or the place is none, which is told once and before anything is sealed."""
+    wrong = [Shelf(database, name=name) for name in ("this", "that")]
+    for shelf in wrong:
+        for number, month in enumerate((FIRST, SECOND)):
+            shelf.month(month)
+            shelf.fill(month, 1, first=number)
+    faults: list[Any] = []
+    for place, said in ((tmp_path / "away", "there is no directory"), ("/proc", "no file can be written to /proc/")):
+        with pytest.raises(ConfigurationError, match=said):
+            await _run(database, _address(database, place), faults.append).export()
+    assert faults == []
+    assert all(archive(database, tmp_path).standing(shelf.origin).exports == [] for shelf in wrong)
+
+    for shelf in wrong:
+        shelf.say(f"alter table archive.{shelf.table.name}_2026_01 drop constraint {shelf.table.name}_2026_01_pkey")
+    with pytest.raises(ConfigurationError, match=r"export failed for all 2 table\(s\), the last .*no primary key"):
+        await _run(database, _address(database, tmp_path), faults.append).export()
+    assert [fault.what for fault in faults] == ["export of public.that", "export of public.this"]
+
+
 async def test_a_run_that_is_cancelled_leaves_no_process(database: str, tmp_path: Path) -> None:
     """Nor a file; the next one begins where it was."""
     shelf = _full(database)

@@ -16,6 +16,7 @@ from relay.upkeep.archive.bounds import Bounds
 from relay.upkeep.archive.lock import ArchiveBusyError, alone
 from relay.upkeep.archive.parquet import Digest
 from relay.upkeep.archive.record import Insistence
+from relay.upkeep.archive.store import UnusablePlaceError
 from relay.upkeep.archive.watch import StoppedError, Watch
 from relay.upkeep.table_name import TableName
 from tests.support.archives import (
@@ -230,7 +231,7 @@ def test_a_month_that_is_being_written_to_is_sealed_afterwards(
 
 
 def test_a_sealed_table_that_somebody_writes_to_is_not_dropped(database: str, tmp_path: Path) -> None:
-    """Whoever insists has taken away what forbids it; it is exported again, or the row taken away."""
+    """Whoever insists has taken away what forbids it; it is exported again, and written to no more."""
     shelf = Shelf(database)
     shelf.month(FIRST)
     shelf.fill(FIRST, 3)
@@ -242,6 +243,9 @@ def test_a_sealed_table_that_somebody_writes_to_is_not_dropped(database: str, tm
     (fault,) = files.drop(shelf.origin, JANUARY, NOW).faults
 
     assert "has 4 row(s), and its files have 3" in str(fault)
+    assert files.export(shelf.origin, JANUARY, again=True).rows == 4
+    with pytest.raises(psycopg.errors.CheckViolation, match="sealed"):
+        shelf.say("update archive.sources_2026_01_p1 set age = age")
     assert files.export(shelf.origin, JANUARY, again=True).rows == 4
     assert len(files.drop(shelf.origin, JANUARY, NOW).dropped) == 1
 
@@ -367,7 +371,7 @@ def test_a_folder_that_is_not_there_is_not_made(database: str, tmp_path: Path) -
 
     with pytest.raises(ArchiveError, match="volume"):
         files.export(shelf.origin, JANUARY, watch=Watch(tell=unmount))
-    with pytest.raises(ArchiveError, match="there is no directory"):
+    with pytest.raises(UnusablePlaceError, match="there is no directory"):
         files.export(shelf.origin, JANUARY)
 
     assert not place.exists()

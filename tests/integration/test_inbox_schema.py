@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -11,7 +12,9 @@ from psycopg.types.json import Jsonb
 from consumers.inbox.schema import INBOX
 from consumers.waiting import enqueue_sync
 from relay.errors import ConfigurationError, MigrationError, SchemaError
+from relay.outbox.ladder import OUTBOX
 from relay.postgres.connect import connect_async
+from relay.postgres.ladder import UPKEEP_TABLES
 from relay.postgres.schema import Versions
 from relay.postgres.script import Script
 from tests.support.portrait import portrait, recorded
@@ -128,3 +131,24 @@ def test_what_uses_a_table_of_it_is_in_the_way_of_the_way_back(connection: psyco
     with pytest.raises(MigrationError, match="something of your own uses it; nothing was changed"):
         INBOXES.migrate(connection, "public", 0)
     assert portrait(connection) == before
+
+
+def test_an_inbox_comes_beside_an_outbox_of_another_owner(connection: psycopg.Connection[Any]) -> None:
+    """Whoever came first owns what both make; the other's way back leaves it alone."""
+    owners = [sql.Identifier(f"owner_{number}_{uuid4().hex}") for number in range(2)]
+    for owner in owners:
+        connection.execute(sql.SQL("create role {}").format(owner))
+        connection.execute(sql.SQL("grant all on schema public to {}").format(owner))
+    try:
+        for owner, ladder in zip(owners, (OUTBOX, INBOX), strict=True):
+            connection.execute(sql.SQL("set role {}").format(owner))
+            Versions(ladder).migrate(connection, "public")
+        Versions(INBOX).migrate(connection, "public", 0)
+        owned = "select tableowner from pg_tables where tablename = any(%s)"
+        found = connection.execute(owned, (sorted(UPKEEP_TABLES),)).fetchall()
+        assert [sql.Identifier(name) for (name,) in found] == owners[:1] * len(UPKEEP_TABLES)
+    finally:
+        connection.execute("reset role")
+        for owner in owners:
+            connection.execute(sql.SQL("drop owned by {}").format(owner))
+            connection.execute(sql.SQL("drop role {}").format(owner))

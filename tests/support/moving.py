@@ -71,7 +71,7 @@ async def page_of(database: str, table: Table, months: Sequence[str] = ()) -> Pa
     connection = await connect_async(database)
     try:
         say = Transactions(connection, "catalog_enter")
-        described = await Catalog(say).described(table)
+        described = await Catalog(say, Transactions(connection, "mover_enter")).described(table)
         archived = table.to == "archive"
         shelves = [Shelf(relation, described.role) for relation in described.relations] if archived else []
         for shelf in shelves:

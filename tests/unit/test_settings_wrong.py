@@ -175,6 +175,14 @@ WRONG: list[tuple[dict[str, str], str]] = [
         "ARCHIVE_BUCKET names no place for files; write s3://bucket/folder or an absolute path, without a user",
     ),
     (
+        {"ARCHIVE_BUCKET": "relative/path"},
+        "ARCHIVE_BUCKET is no path from the root; write /srv/archive, or s3://bucket/folder for a bucket",
+    ),
+    (
+        {"ARCHIVE_BUCKET": "."},
+        "ARCHIVE_BUCKET is no path from the root; write /srv/archive, or s3://bucket/folder for a bucket",
+    ),
+    (
         {"RELAY_RUNNERS": ","},
         f"RELAY_RUNNERS is ',' and names no runner of this release; choose from: {', '.join(RUNNERS)}",
     ),

@@ -5,7 +5,11 @@ declare
     kept bigint;
     shared boolean := false;
 begin
-    -- An outbox in the same schema works with these tables, too.
+    -- An outbox in the same schema works with these tables, too; those of another owner are that one's.
+    if not exists (select from pg_tables where schemaname = current_schema() and tablename = 'relay_schedule'
+                                           and pg_has_role(tableowner, 'usage')) then
+        return;
+    end if;
     if exists (select from pg_tables where schemaname = current_schema() and tablename = 'outbox_migrations') then
         select exists (select from outbox_migrations where version >= 6) into shared;
     end if;

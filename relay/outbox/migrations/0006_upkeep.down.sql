@@ -6,7 +6,11 @@ declare
     kept bigint;
     shared boolean := false;
 begin
-    -- An inbox in the same schema works with these tables, too.
+    -- An inbox in the same schema works with these tables, too; those of another owner are that one's.
+    if not exists (select from pg_tables where schemaname = current_schema() and tablename = 'relay_schedule'
+                                           and pg_has_role(tableowner, 'usage')) then
+        return;
+    end if;
     if exists (select from pg_tables where schemaname = current_schema() and tablename = 'inbox_migrations') then
         select exists (select from inbox_migrations where version >= 2) into shared;
     end if;

@@ -1,6 +1,6 @@
 """All that is done with archives, for a command and for a job. Everything blocks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -16,7 +16,7 @@ from relay.upkeep.archive.lock import alone
 from relay.upkeep.archive.place import Place
 from relay.upkeep.archive.record import Export, File, Insistence, State
 from relay.upkeep.archive.session import Connect, Session
-from relay.upkeep.archive.store import Store
+from relay.upkeep.archive.store import PlaceAwayError, Store
 from relay.upkeep.archive.watch import StoppedError, Watch
 from relay.upkeep.table_name import ARCHIVE, TableName
 
@@ -34,10 +34,17 @@ class Done:
     bytes: int = 0
     verified: list[Export] = field(default_factory=list)
     dropped: list[Export] = field(default_factory=list)
+    kept: list[Export] = field(default_factory=list)
+    """Those whose time to be dropped has not come; of a month that is named, also what was dropped before."""
     faults: list[ArchiveError] = field(default_factory=list)
     """What kept a part from being done; other parts were."""
     stopped: bool = False
     """Whether whoever watches has ended it."""
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was achieved."""
+        return bool(self.files or self.verified or self.dropped)
 
     def keep(self, file: File, watch: Watch) -> None:
         """One more file is where it belongs."""
@@ -70,7 +77,7 @@ class Archive:
     def require(self) -> None:
         """Raise ConfigurationError where files could be neither written nor read."""
         _require_parquet()
-        self._place.open()
+        self._place.open().require()
 
     @property
     def role(self) -> str:
@@ -93,9 +100,9 @@ class Archive:
         done = Done(origin)
         with self._at_work(origin, watch, done) as (session, store, careful):
             _require_month(session, origin, month)
-            for export in record.exports(session, origin, month) if again else ():
-                if export.state is not State.DROPPED:
-                    _begin_again(session, export)
+            _require_writable(store, origin)
+            if again:
+                _begin_again(session, record.exports(session, origin, month), careful)
             self._finish(session, store, origin, month, done, careful)
             for partition in seal.due(session, origin, month):
                 seal.seal(session, origin, partition, careful)
@@ -106,7 +113,7 @@ class Archive:
         """Read all files back, those of dropped tables, too."""
         done = Done(origin)
         with self._at_work(origin, watch, done) as (session, store, careful):
-            for export in record.exports(session, origin, month):
+            for export in _exports(session, origin, month):
                 if export.rows is not None:
                     with _counted(done):
                         _verify(session, store, export, careful)
@@ -126,12 +133,14 @@ class Archive:
 
         done = Done(origin)
         with self._at_work(origin, watch, done) as (session, store, careful):
-            for export in record.exports(session, origin, month):
+            for export in _exports(session, origin, month):
                 if export.state is State.VERIFIED and (export.eligible or insistence):
                     with _counted(done):
                         drop(session, store, export, careful, None if export.eligible else insistence)
                         done.dropped.append(export)
                         careful.count("exports_dropped", 1)
+                elif month is not None or export.state is not State.DROPPED:
+                    done.kept.append(export)
         return done
 
     def restored(self, origin: str, month: date) -> TableName:
@@ -146,13 +155,7 @@ class Archive:
         from relay.upkeep.archive.restoring import restore  # noqa: PLC0415 -- an extra, as below
 
         with self._session() as session:
-            known = record.exports(session, origin, month)
-            parts = [export for export in known if part in {None, export.part}]
-            if not parts:
-                raise ConfigurationError(
-                    f"nothing was exported of {origin} in {months.written(month)}"
-                    f"{f' as part {part}' if part else ''}; see: python -m relay archive status"
-                )
+            parts = _exports(session, origin, month, part)
             if lacking := [export.shown for export in parts if export.rows is None]:
                 raise ConfigurationError(
                     f"{', '.join(lacking)} is not exported to its end; run: python -m relay archive export, or name "
@@ -164,19 +167,20 @@ class Archive:
         self, session: Session, store: Store, origin: str, month: date | None, done: Done, watch: Watch
     ) -> None:
         """Bring all that is sealed to its verification."""
-        from relay.upkeep.archive.writing import LostTableError, write  # noqa: PLC0415 -- an extra, as below
+        from relay.upkeep.archive.reading import DamageError  # noqa: PLC0415 -- an extra, as below
+        from relay.upkeep.archive.writing import LostTableError, write  # noqa: PLC0415 -- the same
 
         for export in record.exports(session, origin, month):
             if export.state is not State.SEALED:
                 continue
             written = export
-            if export.rows is None:
-                try:
+            try:
+                if export.rows is None:
                     written = write(session, store, export, watch, lambda file: done.keep(file, watch), self._bounds)
-                except LostTableError as error:
-                    done.faults.append(error)
-                    continue
-            _verify(session, store, written, watch)
+                _verify(session, store, written, watch)
+            except (LostTableError, DamageError) as error:
+                done.faults.append(error)
+                continue
             done.verified.append(written)
             watch.count("exports_verified", 1)
 
@@ -185,6 +189,7 @@ class Archive:
         """The table's lock, a session to work with, and the place; who watches is asked, and the lock as well."""
         _require_parquet()
         store = self._place.open()
+        store.require()
         with alone(self._connect, self._schema, origin) as ping, self._session() as session:
 
             def check() -> None:
@@ -203,20 +208,45 @@ class Archive:
             yield session
 
 
-def _begin_again(session: Session, export: Export) -> None:
-    """Have the files of a part count no more, which is for as long as its rows are there."""
+def _exports(session: Session, origin: str, month: date | None, part: int | None = None) -> list[Export]:
+    """What was exported, of a month where one is named. Raises ConfigurationError where that is nothing."""
+    found = [export for export in record.exports(session, origin, month) if part in {None, export.part}]
+    if month is not None and not found:
+        raise ConfigurationError(
+            f"nothing was exported of {origin} in {months.written(month)}"
+            f"{f' as part {part}' if part else ''}; see: python -m relay archive status"
+        )
+    return found
+
+
+def _begin_again(session: Session, exports: Sequence[Export], watch: Watch) -> None:
+    """Have the files of all parts that are not dropped count no more."""
+    if exports and all(export.state is State.DROPPED for export in exports):
+        raise ArchiveError(
+            f"{', '.join(export.shown for export in exports)} was dropped, and its rows are nowhere else than in its "
+            "files: bring those that are not whole back from a copy or from an earlier version of the object. Nothing "
+            "was changed"
+        )
+    for export in exports:
+        if export.state is not State.DROPPED:
+            _forget_files(session, export, watch)
+
+
+def _forget_files(session: Session, export: Export, watch: Watch) -> None:
+    """Which is for as long as its rows are there; corrected, they stay so."""
     if catalog.oid_of(session, ARCHIVE, export.sealed) is None:
         raise ArchiveError(
             f"there is no table archive.{export.sealed}, from which {export.shown} would be exported again; its files "
             "are what there is, bring back a copy of those that are not whole. Nothing was changed"
         )
+    seal.freeze_again(session, export.sealed, watch)
     record.forget_files(session, export)
 
 
 def _verify(session: Session, store: Store, export: Export, watch: Watch) -> None:
     from relay.upkeep.archive.reading import read_all_back  # noqa: PLC0415 -- an extra, as below
 
-    read_all_back(store, export, watch)
+    read_all_back(session, store, export, watch)
     crash_points.reached(Point.VERIFY_BEFORE)
     if export.state is State.SEALED:
         record.verify(session, export)
@@ -230,6 +260,13 @@ def _counted(done: Done) -> Iterator[None]:
         yield
     except ArchiveError as error:
         done.faults.append(error)
+
+
+def _require_writable(store: Store, origin: str) -> None:
+    try:
+        store.require_writable(names.folder_of(catalog.table_of(origin)))
+    except ArchiveError as error:
+        raise PlaceAwayError(f"{error}. Nothing was changed") from error
 
 
 def _require_month(session: Session, origin: str, month: date | None) -> None:

@@ -1,15 +1,21 @@
 """Archives in a directory of this machine, or of one that it has mounted."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import BinaryIO
 
-from relay.errors import ArchiveError
+from relay.errors import ConfigurationError
+from relay.kernel.failure import told
 from relay.kernel.whole_files import SUFFIX, part_beside, sync
-from relay.upkeep.archive.store import Check, in_words
+from relay.upkeep.archive.store import Check, UnusablePlaceError, in_words
+
+# Not of this moment: somebody has to change the place, or name another one.
+_LASTING = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.ENOTDIR, errno.ENOTSUP}
 
 
 class Directory:
@@ -22,6 +28,31 @@ class Directory:
     def shown(self) -> str:
         """Its path."""
         return str(self._root)
+
+    def require(self) -> None:
+        """Raise UnusablePlaceError where it is not there; to make it would be to write beside an unmounted volume."""
+        if not os.path.isdir(self._root):  # noqa: PTH112 -- False also for one that may not be looked at
+            raise UnusablePlaceError(
+                f"there is no directory {self.shown}, which ARCHIVE_BUCKET names; mount it or make it, and call again"
+            )
+
+    def require_writable(self, folder: str) -> None:
+        """Try it, with a file that nobody sees."""
+        place = self._root / folder
+        with in_words(f"a file of {folder}", self.shown):
+            try:
+                self._make(place)
+                with TemporaryFile(dir=place):
+                    return
+            except OSError as error:
+                if error.errno not in _LASTING:
+                    raise
+                text = (
+                    f"no file can be written to {place}: {error.strerror or told(error)}; let user number "
+                    f"{os.geteuid()} write there, or name another directory as ARCHIVE_BUCKET. Nothing was changed"
+                )
+                of_all = error.errno == errno.EROFS or not place.is_dir()
+                raise (UnusablePlaceError(text) if of_all else ConfigurationError(text)) from error
 
     @contextmanager
     def draft(self, folder: str) -> Iterator["_Part"]:
@@ -42,11 +73,7 @@ class Directory:
             yield file
 
     def _make(self, place: Path) -> None:
-        if not self._root.is_dir():
-            # To make it would be to write beside a volume that is not mounted.
-            raise ArchiveError(
-                f"there is no directory {self.shown}, which ARCHIVE_BUCKET names; mount it or make it, and call again"
-            )
+        self.require()
         if not place.is_dir():
             place.mkdir(exist_ok=True)
             sync(self._root)

@@ -19,7 +19,7 @@ _LOCK_TIMEOUT = "5s"
 
 def drop(session: Session, store: Store, export: Export, watch: Watch, insistence: Insistence | None) -> None:
     """Drop it, or raise ArchiveError and drop nothing; before it is time somebody has to insist."""
-    read_all_back(store, export, watch)
+    read_all_back(session, store, export, watch)
     there = catalog.oid_of(session, ARCHIVE, export.sealed)
     with session.transaction(lock_timeout=_LOCK_TIMEOUT) as connection:
         # Somebody may have dropped it by hand: its files are whole, and so nothing is lost.

@@ -17,12 +17,13 @@ from typing import Any, Literal
 
 import psycopg
 
-from relay.errors import ConfigurationError, RelayError
+from relay.errors import ArchiveError, ConfigurationError, RelayError
 from relay.kernel.failure import told, told_of_database
 from relay.postgres.connect import connect
 from relay.upkeep.archive.archive import Archive, Done
 from relay.upkeep.archive.lock import ArchiveBusyError
 from relay.upkeep.archive.place import Place
+from relay.upkeep.archive.store import PlaceAwayError, UnusablePlaceError
 from relay.upkeep.archive.watch import StoppedError, Watch
 
 What = Literal["export", "drop"]
@@ -103,7 +104,9 @@ class _Work:
         self._archive.require()
         what, table = self._errand.what, self._errand.table
         count = 0
-        for origin in self._archive.origins(table):
+        origins = self._archive.origins(table)
+        failed: list[tuple[str, str]] = []
+        for origin in origins:
             if self._stopping.is_set():
                 break
             try:
@@ -112,13 +115,18 @@ class _Work:
                 # Whoever has it in hand does the work.
                 self._words.say(count=["archives_busy", 1])
             except (RelayError, psycopg.Error) as error:
-                if table is not None:
+                if len(origins) == 1 or isinstance(error, (UnusablePlaceError, PlaceAwayError)):
                     raise
-                self._words.say(fault=[*_told(error), f"{what} of {origin}"])
+                failed.append(_told(error))
+                self._words.say(fault=[*failed[-1], f"{what} of {origin}"])
             else:
                 count += len(done.dropped) if what == "drop" else done.files
                 for fault in done.faults:
                     self._words.say(fault=[*_told(fault), f"{what} of {origin}"])
+                if done.faults and not done.any:
+                    failed.append(_told(done.faults[-1]))
+        if failed and len(failed) == len(origins):
+            raise _in_vain(what, failed)
         return count
 
     def _of(self, origin: str) -> Done:
@@ -135,6 +143,13 @@ def _listen(stopping: threading.Event) -> None:
     while os.read(sys.stdin.fileno(), 1_024):
         pass
     stopping.set()
+
+
+def _in_vain(what: What, failed: list[tuple[str, str]]) -> RelayError:
+    """Nothing was achieved, and so it is no fault beside what was, but the end of the run."""
+    kind, text = failed[-1]
+    said = f"{what} failed for all {len(failed)} table(s), the last time with: {text}"
+    return ConfigurationError(said) if kind == "configuration" else ArchiveError(said)
 
 
 def _told(error: Exception) -> tuple[str, str]:

@@ -1,16 +1,17 @@
 """Archives wherever fsspec leads, such as a bucket of anything that speaks S3."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from tempfile import TemporaryFile, gettempdir
 from typing import Any, BinaryIO
 
-from relay.errors import ArchiveError
+from relay.errors import RelayError
 from relay.kernel.failure import told
-from relay.upkeep.archive.store import CHUNK, Check, in_words
+from relay.upkeep.archive.store import CHUNK, Check, UnusablePlaceError, in_words
 
 # So much of a file is in memory while it is sent or read; S3 takes no part below 5 MB but the last.
 _BLOCK = 8 << 20
+_NO_CREDENTIALS = {"NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "ProfileNotFound"}
 
 
 class Objects:
@@ -20,6 +21,32 @@ class Objects:
         self._system = system
         self._root = root.rstrip("/")
         self.shown = shown
+
+    def require(self) -> None:
+        """Of a store nothing is known before it is asked for an object."""
+
+    def require_writable(self, folder: str) -> None:
+        """Of S3, begin an upload and end it, which takes the rights that a file takes; of others, ask for the place."""
+        with _of_a_store(f"a file of {folder}", self.shown):
+            try:
+                if hasattr(self._system, "call_s3"):
+                    self._begin_and_abort(f"{self._root}/{folder}/.tried")
+                else:
+                    self._ask()
+            except (FileNotFoundError, PermissionError) as error:
+                raise UnusablePlaceError(
+                    f"{self.shown} refuses a file of {folder}: {told(error)}; docs/archive.md lists the rights "
+                    "that are needed there. Nothing was changed"
+                ) from error
+
+    def _begin_and_abort(self, path: str) -> None:
+        bucket, key, _ = self._system.split_path(path)
+        begun = self._system.call_s3("create_multipart_upload", Bucket=bucket, Key=key)
+        self._system.call_s3("abort_multipart_upload", Bucket=bucket, Key=key, UploadId=begun["UploadId"])
+
+    def _ask(self) -> None:
+        with suppress(FileNotFoundError):  # where folders are but parts of names
+            self._system.info(self._root)
 
     @contextmanager
     def draft(self, folder: str) -> Iterator["_Upload"]:
@@ -70,9 +97,14 @@ def _of_a_store(what: str, place: str) -> Iterator[None]:
     with in_words(what, place):
         try:
             yield
-        except (OSError, ArchiveError):
+        except (OSError, RelayError):
             raise
         except Exception as error:
+            if type(error).__name__ in _NO_CREDENTIALS:
+                raise UnusablePlaceError(
+                    f"there are no credentials for {place}, which ARCHIVE_BUCKET names: {told(error)}; set "
+                    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give this machine a role"
+                ) from error
             if type(error).__module__.partition(".")[0] not in {"botocore", "aiobotocore", "aiohttp", "s3fs", "fsspec"}:
                 raise
             raise OSError(told(error)) from error

@@ -122,6 +122,11 @@ def verify(session: Session, export: Export) -> None:
             raise _contradicted(export, "record_verified")
 
 
+def doubt(session: Session, export: Export) -> None:
+    """Record that a file is not as it was when it was verified; it is verified anew once it is."""
+    _one(session, "record_doubted", export)
+
+
 def drop(connection: psycopg.Connection[Any], export: Export, insistence: Insistence | None) -> None:
     """Record a drop, in its own transaction; before it is time somebody has to insist."""
     by, why = (insistence.by, insistence.why) if insistence else (None, None)

@@ -81,7 +81,8 @@ def _require_empty(connection: psycopg.Connection[Any], into: TableName) -> None
     connection.execute(template("lock_empty", table=into.sql))
     if connection.execute(template("any_row", table=into.sql)).fetchone() != (False,):
         raise ConfigurationError(
-            f"{into} has rows; restore into a table of its own with --into, or empty this one. Nothing was restored"
+            f"{into} has rows, and a month comes back into a table of its own: name one that is not there yet with "
+            "--into. Nothing was restored"
         )
 
 

@@ -35,19 +35,29 @@ def due(session: Session, origin: str, month: date | None) -> list[Partition]:
 
 def seal(session: Session, origin: str, partition: Partition, watch: Watch, sleep: Sleep = time.sleep) -> None:
     """Detach a partition, and give it the name of a part. Raises ArchiveError where somebody holds it for too long."""
+    _insist(lambda: _seal(session, origin, partition), partition.name, watch, sleep)
+    crash_points.reached(Point.SEAL_AFTER)
+
+
+def freeze_again(session: Session, sealed: str, watch: Watch, sleep: Sleep = time.sleep) -> None:
+    """Have nobody write to a sealed table from now on, where somebody could. Raises ArchiveError as `seal` does."""
+    if not session.rows("frozen", name=sealed):
+        _insist(lambda: _freeze(session, sealed), sealed, watch, sleep)
+
+
+def _insist(change: Callable[[], None], name: str, watch: Watch, sleep: Sleep) -> None:
     for attempt in range(_ATTEMPTS):
         watch.check()
         try:
-            _seal(session, origin, partition)
+            change()
         except (pg.LockNotAvailable, pg.DeadlockDetected) as error:
             if attempt + 1 == _ATTEMPTS:
                 raise ArchiveError(
-                    f"archive.{partition.name} could not be sealed: another transaction has held it each time in "
+                    f"archive.{name} could not be sealed: another transaction has held it each time in "
                     f"{_ATTEMPTS} attempts; end it (pg_locks names it), and call again. Nothing was changed"
                 ) from error
             sleep(_PAUSE * random.uniform(0.5, 1.5))  # noqa: S311 -- so that two do not meet again
         else:
-            crash_points.reached(Point.SEAL_AFTER)
             return
 
 
@@ -68,6 +78,11 @@ def _seal(session: Session, origin: str, partition: Partition) -> None:
             ) from error
         record.begin(connection, origin, partition.month, part, sealed)
         crash_points.reached(Point.SEAL_BEFORE)
+
+
+def _freeze(session: Session, sealed: str) -> None:
+    with session.transaction(lock_timeout=_LOCK_TIMEOUT) as connection:
+        connection.execute(template("freeze", sealed=archived(sealed)))
 
 
 def _has_rows(session: Session, partition: Partition) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import BinaryIO, Protocol
 
-from relay.errors import ArchiveError
+from relay.errors import ArchiveError, ConfigurationError
 from relay.kernel.failure import told
 
 CHUNK = 1 << 20
@@ -15,6 +15,14 @@ Check = Callable[[], None]
 
 class MissingFileError(ArchiveError):
     """There is no such file."""
+
+
+class UnusablePlaceError(ConfigurationError):
+    """The place itself is wrong, whatever the table: it is told once, and nothing else is tried."""
+
+
+class PlaceAwayError(ArchiveError):
+    """The place takes nothing for now, whatever the table: the same."""
 
 
 class Draft(Protocol):
@@ -33,6 +41,14 @@ class Store(Protocol):
     @property
     def shown(self) -> str:
         """What it is called, without a secret."""
+        ...
+
+    def require(self) -> None:
+        """Raise UnusablePlaceError where it can be seen without a file that there is no such place."""
+        ...
+
+    def require_writable(self, folder: str) -> None:
+        """Try whether a file could be written, and leave none. Raises ConfigurationError, or ArchiveError for now."""
         ...
 
     def draft(self, folder: str) -> AbstractContextManager[Draft]:

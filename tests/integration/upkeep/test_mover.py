@@ -299,3 +299,46 @@ async def test_columns_of_the_key_may_have_any_name(database: str) -> None:
     moved = await move(database, Table(name="things", age="age", older_than="1d", batch=4))
     assert (moved.moved, moved.finished) == (40, True)
     assert asked(database, "select count(*) from archive.things") == [40]
+
+
+LETTERS = """
+    insert into {table} select {values} from generate_series(1, 100) as n
+     cross join lateral (select translate(n::text, '0123456789', 'abcdefghij')) as told(small)
+     cross join lateral (select case when n % 3 = 0 then upper(small) else small end) as written(name)
+"""
+
+
+@pytest.mark.parametrize("schema", ["public", "Kinds"])
+@pytest.mark.parametrize("key", ["name", "tenant, name"])
+async def test_a_key_of_a_type_with_an_order_of_its_own_is_walked_in_that_order(
+    database: str, schema: str, key: str
+) -> None:
+    """Whatever schema its extension is in, and whatever else is in the key."""
+    do(
+        database,
+        f'create schema if not exists "{schema}"',
+        f'create extension citext schema "{schema}"',
+        f'create table things (tenant integer, name "{schema}".citext, at timestamptz, primary key ({key}))',
+        LETTERS.format(table="things", values="n % 2, name, '2026-01-02'"),
+    )
+    moved = await move(database, Table(name="things", age="at", older_than="1h", to="nowhere", batch=7))
+    assert (moved.read, moved.moved, moved.finished) == (100, 100, True)
+
+
+async def test_children_are_found_by_the_operator_of_the_key(database: str) -> None:
+    """A cascade finds them by that one, and what nobody else found would be archived by nobody."""
+    do(
+        database,
+        "create schema kinds",
+        "create extension citext schema kinds",
+        "create table things (name kinds.citext primary key, at timestamptz)",
+        "create table lines (id integer primary key, name kinds.citext references things on delete cascade, "
+        "at timestamptz not null)",
+        "create index on lines (name)",
+        LETTERS.format(table="things", values="name, '2026-01-02'"),
+        LETTERS.format(table="lines", values="n, small, '2026-02-03'"),
+    )
+    children = (Child("lines", "name", "at"),)
+    moved = await move(database, Table(name="things", age="at", older_than="1h", batch=7, children=children))
+    assert (moved.moved, moved.finished) == (100, True)
+    assert asked(database, "select count(*) from archive.lines") == [100]

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from relay.errors import ConfigurationError, SchemaError
+from relay.errors import ConfigurationError, MoveError, SchemaError
 from relay.upkeep.table import Child, Table
 from tests.support.moving import asked, do, move
 
@@ -16,7 +16,8 @@ TABLES = """
     create table sources (id bigint primary key, name text unique, at timestamptz not null, nine integer);
     create unique index on sources (nine desc);
     create unique index sources_young on sources (at) where nine > 1;
-    create table lines (id bigint primary key, source_id bigint, at timestamptz, made timestamptz not null);
+    create table lines (id bigint primary key, source_id bigint, at timestamptz, made timestamptz not null,
+        nine bigint);
     create index on lines (source_id);
     create table bare (source_id bigint, made timestamptz not null);
     create index on bare (source_id);
@@ -50,7 +51,7 @@ def filled(database: str) -> str:
     [
         (sources(name="Sources"), r"no table public.Sources .*capitals count"),
         (sources(name="shop.sources"), r"no table shop.sources"),
-        (sources(name="seen"), r"public.seen is no table of this database"),
+        (sources(name="seen"), r"public.seen is a view, and rows cannot be moved from there; name a table by itself"),
         (sources(name="elder"), r"public.elder has tables that inherit from it"),
         (sources(age="att"), r"public.sources has no column 'att', named as age; did you mean 'at'"),
         (sources(age="name"), r"public.sources.name is text, named as age; name a column of type timestamptz"),
@@ -71,8 +72,9 @@ def filled(database: str) -> str:
         (sources(children=(Child("lines", "source_id", "at"),)), r"public.lines.at may be null.*set not null"),
         (
             sources(children=(Child("lines", "id", "made"), Child("bare", "made", "made"))),
-            r"no index that begins with made",
+            r"public.bare.made is timestamp with time zone, and cannot be compared with public.sources.id",
         ),
+        (sources(children=(Child("lines", "nine", "made"),)), r"public.lines has no index that begins with nine"),
         (sources(children=(Child("bare", "source_id", "made"),)), r"public.bare has no primary key"),
         (sources(name="pairs", children=(LINES,)), r"public.pairs has the key \(a, b\)"),
         (sources(), r"rows of public.hanging would be removed with theirs and not archived"),
@@ -154,6 +156,10 @@ async def test_a_name_that_leaves_no_room_for_a_month_is_refused(database: str) 
             "alter table pairs rename column at to since",
             r"archive.pairs is partitioned by at, and the age of public.pairs is since",
         ),
+        (
+            "alter table pairs drop column b; alter table pairs add primary key (a)",
+            r"archive.pairs.b is never null .* has no such column by now; seal each month: .* --table public",
+        ),
     ],
 )
 async def test_an_archived_table_that_does_not_fit_is_refused(filled: str, change: str, sentence: str) -> None:
@@ -162,8 +168,24 @@ async def test_an_archived_table_that_does_not_fit_is_refused(filled: str, chang
     await move(filled, sources(name="pairs"))
     do(filled, change)
     (age,) = asked(filled, "select attname from pg_attribute where attrelid = 'pairs'::regclass and attnum = 3")
+    shelved = "select count(*) from pg_attribute where attrelid = 'archive.pairs'::regclass"
+    before = asked(filled, shelved)
     with pytest.raises(ConfigurationError, match=sentence):
         await move(filled, sources(name="pairs", age=age))
+    assert asked(filled, shelved) == before
+
+
+async def test_a_column_of_the_key_that_was_renamed_is_told_with_what_renames_it_there(filled: str) -> None:
+    """Nothing was added by then that would be in the way."""
+    do(filled, "insert into pairs values (1, 1, '2024-02-03')")
+    await move(filled, sources(name="pairs"))
+    do(filled, "alter table pairs add remark integer", 'alter table pairs rename column b to "New"')
+    do(filled, "insert into pairs values (1, 2, '2024-02-03')")
+    with pytest.raises(ConfigurationError, match=r"archive.pairs.b is never null in pairs_2024_02") as refused:
+        await move(filled, sources(name="pairs"))
+    do(filled, str(refused.value).partition("run: ")[2].partition(";")[0])
+    assert (await move(filled, sources(name="pairs"))).moved == 1
+    assert asked(filled, 'select "New" from archive.pairs order by 1') == [1, 2]
 
 
 async def test_a_month_that_is_in_the_way_is_named(filled: str) -> None:
@@ -186,6 +208,36 @@ async def test_columns_that_came_since_are_archived_too(filled: str) -> None:
     do(filled, "insert into pairs values (1, 2, '2024-02-04')")
     await move(filled, sources(name="pairs"))
     assert asked(filled, 'select row(b, "New")::text from archive.pairs order by b') == ["(1,)", "(2,1.50)"]
+
+
+async def test_a_column_that_cannot_be_added_while_somebody_reads_the_archive_is_told(filled: str) -> None:
+    """And is, as soon as they have done; who wants to read waits behind that for half a second at most."""
+    do(filled, "insert into pairs values (1, 1, '2024-02-03')")
+    await move(filled, sources(name="pairs"))
+    do(filled, "alter table pairs add column remark text", "insert into pairs values (1, 2, '2024-02-04', 'kept')")
+    with psycopg.connect(filled) as backup:
+        backup.execute("lock table archive.pairs_2024_02 in access share mode")
+        with pytest.raises(MoveError, match=r"archive.pairs could not be given the column remark"):
+            await move(filled, sources(name="pairs"))
+    assert (await move(filled, sources(name="pairs"))).moved == 1
+    assert asked(filled, "select remark from archive.pairs where b = 2") == ["kept"]
+
+
+async def test_a_server_that_takes_no_changes_is_told(filled: str) -> None:
+    """Such as a standby, once a failover has made it one."""
+    do(filled, "insert into pairs values (1, 1, '2024-02-03')")
+    with pytest.raises(MoveError, match=r"no further rows of public.pairs were moved, for the server takes no changes"):
+        await move(
+            make_conninfo(filled, options="-c default_transaction_read_only=on"), sources(name="pairs", to="nowhere")
+        )
+
+
+async def test_a_table_that_somebody_has_for_himself_when_a_run_begins_is_told(filled: str) -> None:
+    """The next run goes on."""
+    with psycopg.connect(filled) as somebody:
+        somebody.execute("lock table pairs")
+        with pytest.raises(MoveError, match=r"somebody was in the way, .* due to lock timeout"):
+            await move(filled, sources(name="pairs", to="nowhere"))
 
 
 async def test_a_schema_without_the_tables_is_told(bare_database: str) -> None:

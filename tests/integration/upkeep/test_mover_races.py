@@ -5,6 +5,7 @@ import asyncio
 import psycopg
 import pytest
 
+from relay.errors import ConfigurationError, MoveError
 from relay.upkeep.table import Child, Table
 from tests.support.moving import Hurried, asked, do, move
 from tests.support.upkeep import somebody_waits
@@ -118,3 +119,39 @@ async def test_columns_that_come_in_the_middle_of_a_walk_are_archived(database: 
     assert (await move(database, table)).moved == 4
 
     assert asked(database, ALTERED.format("archive.")) == before
+
+
+@pytest.mark.parametrize("column", ["note", "at"])
+async def test_a_column_that_goes_in_the_middle_of_a_walk_is_told_and_nothing_is_lost(
+    database: str, column: str
+) -> None:
+    """The page stays as it is, and what the next run meets is what there is by then."""
+    do(database, SOURCES.format(reference=""))
+
+    class Dropping(Hurried):
+        async def wait(self, event: asyncio.Event, seconds: float) -> bool:
+            if not self.rests:
+                do(database, f"alter table sources drop column {column}")
+            return await super().wait(event, seconds)
+
+    table = Table(name="sources", age="at", older_than="30d", batch=2)
+    with pytest.raises(MoveError, match=rf"altered while rows were moved: column .*{column}\"? does not exist"):
+        await move(database, table, clock=Dropping())
+    assert asked(database, "select id from sources order by id") == [3, 4, 5, 6]
+    if column == "at":
+        with pytest.raises(ConfigurationError, match=r"no column 'at'"):
+            await move(database, table)
+    else:
+        assert (await move(database, table)).moved == 4
+
+
+async def test_a_column_that_a_trigger_misses_is_said_by_the_trigger(database: str) -> None:
+    """Nobody has altered a table."""
+    do(
+        database,
+        SOURCES.format(reference=""),
+        "create function told() returns trigger language plpgsql as $$ begin return old.nothing; end $$",
+        "create trigger told before delete on sources for each row execute function told()",
+    )
+    with pytest.raises(psycopg.errors.UndefinedColumn, match="nothing"):
+        await move(database, Table(name="sources", age="at", older_than="30d"))

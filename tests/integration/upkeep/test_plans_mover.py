@@ -12,7 +12,7 @@ from relay.testing.databases import fresh_database
 from relay.upkeep.page import Page
 from relay.upkeep.statements import statement
 from relay.upkeep.table import Child, Table
-from tests.support.moving import page_of, visited
+from tests.support.moving import do, page_of, visited
 
 ROWS, PAGE = 1_000_000, 500
 # Whether the tables have those that they had, asked twice.
@@ -77,3 +77,19 @@ def test_a_page_is_moved_by_its_key(
     found = visited(connection, filled[1].move(after, last, PAGE))
     assert found == {"things_pkey": PAGE + PAGE // 2, "bits_thing_idx": PAGE // 2}
     assert connection.execute("select count(*) from archive.things").fetchone() == (PAGE // 2,)
+
+
+@pytest.mark.parametrize(("schema", "rows"), [("public", PAGE), ("kinds", 2 * PAGE)])
+async def test_a_key_of_a_type_of_an_extension_is_read_from_the_row_on(database: str, schema: str, rows: int) -> None:
+    """Where the session finds its operators; else from the first row on that has the same first column."""
+    do(
+        database,
+        f"create schema if not exists {schema}",
+        f"create extension citext schema {schema}",
+        f"create table texts (tenant integer, name {schema}.citext, at timestamptz, primary key (tenant, name))",
+        f"insert into texts select 1, to_char(n, '0000'), '2024-02-01' from generate_series(1, {3 * PAGE}) as n",  # noqa: S608 -- a test's own words
+    )
+    page = await page_of(database, Table(name="texts", age="at", older_than="30d", to="nowhere"))
+    with psycopg.connect(database) as connection:
+        connection.execute(statement("mover_enter"))
+        assert visited(connection, page.look(["1", f" {PAGE:04}"], PAGE)) == {"texts_pkey": rows}
