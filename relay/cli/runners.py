@@ -79,7 +79,7 @@ def nothing_to_run(settings: Settings) -> str:
     why = without_jobs(settings)
     if RETENTION in settings.runners and not our_jobs(settings):
         why.append("RELAY_RETENTION is off")
-    if _JOBS in settings.runners and not settings.relay_app:
+    if not why or (_JOBS in settings.runners and not settings.relay_app):
         why.append("name yours in RELAY_APP=module:name, or add publish")
     return f"RELAY_RUNNERS is {settings.relay_runners!r}, and there is no job to run: {'; '.join(why)}"
 
