@@ -83,8 +83,7 @@ class _Upload:
                 while chunk := self.file.read(CHUNK):
                     check()
                     sent.write(chunk)
-            except BaseException:
-                # To close it would be to have a half under the name.
+            except BaseException:  # whatever ends it: to close it would be to have a half under the name
                 sent.discard()
                 sent.closed = True
                 raise
@@ -99,7 +98,7 @@ def _of_a_store(what: str, place: str) -> Iterator[None]:
             yield
         except (OSError, RelayError):
             raise
-        except Exception as error:
+        except Exception as error:  # those of these libraries are of no one kind
             if type(error).__name__ in _NO_CREDENTIALS:
                 raise UnusablePlaceError(
                     f"there are no credentials for {place}, which ARCHIVE_BUCKET names: {told(error)}; set "
