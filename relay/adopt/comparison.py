@@ -7,7 +7,7 @@ from typing import Any
 
 from psycopg import errors as pg
 
-from relay.adopt.judging import PAGE, Judged, judged, key_shown, pages
+from relay.adopt.judging import PAGE, Judged, judged, key_shown, newest, pages
 from relay.adopt.queries import Key
 from relay.adopt.session import Session
 from relay.errors import ConfigurationError
@@ -185,13 +185,6 @@ def _warnings(session: Session) -> Iterator[str]:
             f"--id begins with {first.name}, a UUID: unless of version 7 it has no order of its own, and rows of a key "
             "would be in any; put a time before it, like --id created_at --id id"
         )
-
-
-def newest(session: Session, rows: int, *, sent: bool) -> list[Key]:
-    """The ids of the last so many rows, in their order."""
-    with session.transaction():
-        found = session.connection.execute(session.queries.newest(sent=sent), {"rows": rows}).fetchall()
-    return [tuple(row) for row in reversed(found)]
 
 
 def _add(comparison: Comparison, rows: Iterable[Judged]) -> None:

@@ -51,12 +51,16 @@ def pages(session: Session, *, pending: bool = True, after: Key | None = None) -
         after = page[-1]
 
 
-def next_page(session: Session, after: Key | None, rows: int, *, pending: bool = True) -> list[Key]:
-    """The ids of so many rows, by the index of the ids."""
-    query = session.queries.page(after, pending=pending)
+def next_page(
+    session: Session, after: Key | None, rows: int, *, pending: bool = True, last: Key | None = None
+) -> list[Key]:
+    """The ids of so many rows, by the index of the ids; none beyond the last."""
+    queries = session.queries
+    query = queries.page(after, pending=pending, last=last)
+    values = {"rows": rows, **queries.key("after", after), **queries.key("last", last)}
     with session.transaction():
         try:
-            found = session.connection.execute(query, {"rows": rows, **session.queries.key("after", after)}).fetchall()
+            found = session.connection.execute(query, values).fetchall()
         except pg.DataError as error:
             raise ConfigurationError(f"--pending fails for a row: {told(error)}") from error
     return [tuple(row) for row in found]
@@ -80,6 +84,13 @@ def judged(session: Session, keys: Sequence[Key]) -> list[Judged]:
         half = len(keys) // 2
         return judged(session, keys[:half]) + judged(session, keys[half:])
     return [_read(row, len(session.table.ids)) for row in rows]
+
+
+def newest(session: Session, rows: int, *, sent: bool) -> list[Key]:
+    """The ids of the last so many rows, in their order; with `sent`, of those that wait no more."""
+    with session.transaction():
+        found = session.connection.execute(session.queries.newest(sent=sent), {"rows": rows}).fetchall()
+    return [tuple(row) for row in reversed(found)]
 
 
 def key_shown(key: Key) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from relay.adopt import crash_points
 from relay.adopt.crash_points import Point
-from relay.adopt.judging import Judged, judged, key_shown, next_page
+from relay.adopt.judging import Judged, judged, key_shown, newest, next_page
 from relay.adopt.queries import Key
 from relay.adopt.session import Session
 from relay.errors import OperateError
@@ -23,23 +23,31 @@ class Moved:
 
 
 class Mover:
-    """Moves one batch after another; a batch that fails is as if it had not begun."""
+    """Moves one batch after another; a batch that fails is as if it had not begun.
+
+    A pass goes up to the row that was the newest when it began. Who stores a row later may do so because of one that
+    has an id behind which the pass is by then, and was committed since: both are of the next pass, in their order.
+    """
 
     def __init__(self, session: Session, batch: int) -> None:
         self._session = session
         self._batch = batch
         self._reach = batch
         self._after: Key | None = None
+        self._last: Key | None = None
         self.moved = Moved()
 
     def restart(self) -> None:
-        """Look from the first row again: transactions that began earlier may have committed behind us."""
+        """Begin a pass at the first row: transactions that began earlier may have committed behind us."""
         self._after = None
+        self._last = next(iter(newest(self._session, 1, sent=False)), None)
 
     def move(self) -> bool:
-        """Move the next rows, in a transaction unless one is open; False where there were no more than these."""
+        """Move the next rows, in a transaction unless one is open; False where the pass has no more than these."""
+        if self._last is None:
+            return False
         asked = self._reach
-        page = next_page(self._session, self._after, asked)
+        page = next_page(self._session, self._after, asked, last=self._last)
         if not page:
             return False
         chosen = self._fitting(judged(self._session, page))

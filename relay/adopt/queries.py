@@ -42,11 +42,13 @@ class Queries:
         self._order = _COMMA.join(self._column(each.name) for each in table.ids)
         self._row = sql.SQL("({})").format(self._order)
 
-    def page(self, after: Key | None, *, pending: bool = True) -> sql.Composed:
-        """Ids of the next `rows` rows, in their order; with `pending`, of those that wait."""
+    def page(self, after: Key | None, *, pending: bool = True, last: Key | None = None) -> sql.Composed:
+        """Ids of the next `rows` rows up to the last, in their order; with `pending`, of those that wait."""
         conditions: list[sql.Composable] = [beside_parameters(self._mapping.pending)] if pending else []
         if after is not None:
             conditions.append(sql.SQL("{} > {}").format(self._row, self._key("after")))
+        if last is not None:
+            conditions.append(sql.SQL("{} <= {}").format(self._row, self._key("last")))
         return sql.SQL("select {} from {} where {} order by {} limit %(rows)s").format(
             self._texts(), self._rows(), _all(conditions), self._order
         )

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from itertools import takewhile
 
-from relay.adopt.comparison import Comparison, Progress, newest
-from relay.adopt.judging import PAGE, judged, next_page
+from relay.adopt.comparison import Comparison, Progress
+from relay.adopt.judging import PAGE, judged, newest, next_page
 from relay.adopt.queries import Key
 from relay.adopt.session import Session
 

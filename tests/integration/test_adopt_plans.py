@@ -63,16 +63,18 @@ def test_a_page_of_what_waits_is_read_by_an_index(session: tuple[Session, str]) 
     opened, index = session
     after = {"after_0": str(ROWS - WAITING), "rows": 500}
     for values in ({**after}, {**after, "after_0": str(ROWS - 900)}):
-        ((kind, used, looked),) = scans(opened, opened.queries.page(("1",)), values)
-        assert kind in {"Index Scan", "Index Only Scan"}
-        assert used in {index, "events_pkey"}
-        assert looked <= 501
+        for last in (None, (str(ROWS - 100),)):
+            page = opened.queries.page(("1",), last=last)
+            ((kind, used, looked),) = scans(opened, page, {**values, **opened.queries.key("last", last)})
+            assert kind in {"Index Scan", "Index Only Scan"}
+            assert used in {index, "events_pkey"}
+            assert looked <= 501
 
 
 def test_the_first_page_reads_what_waits_where_there_is_an_index_of_it(session: tuple[Session, str]) -> None:
     """Without one it comes by everything that is sent, once a pass: what docs/moving-in.md says of it."""
     opened, index = session
-    ((kind, used, looked),) = scans(opened, opened.queries.page(None), {"rows": 500})
+    ((kind, used, looked),) = scans(opened, opened.queries.page(None, last=("1",)), {"rows": 500, "last_0": str(ROWS)})
     if index == "waiting":
         assert (kind.startswith("Index"), used) == (True, "waiting")
         assert looked <= 501

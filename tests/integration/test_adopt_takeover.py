@@ -13,7 +13,8 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from relay import emit
-from relay.adopt import moving
+from relay.adopt import crash_points, moving
+from relay.adopt.crash_points import Point
 from relay.adopt.mapping import Refused
 from relay.errors import ConfigurationError, MigrationError, OperateError
 from relay.outbox import schema
@@ -195,6 +196,33 @@ def test_a_transaction_that_inserted_before_and_commits_late_is_waited_for(datab
     insert(database)
     assert old.rows_of(database, "select count(*) from outbox_events") == [(4,)]
     assert old.rows_of(database, WAITING) == [(0,)]
+
+
+def test_a_row_that_is_committed_behind_a_pass_goes_before_what_follows_from_it(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same service stores the next row of its key when it has committed the last one, and a pass is at work."""
+    old.home_made(database, rows=4)
+    batches: list[Point] = []
+    with psycopg.connect(database) as service:
+        service.execute(INSERT, [70])
+        for _ in range(4):
+            insert(database)
+
+        def reached(point: Point) -> None:
+            if point is Point.COMMIT_AFTER:
+                batches.append(point)
+                if len(batches) == 3:
+                    assert old.rows_of(database, WAITING) == [(2,)]  # of those that are committed
+                    service.commit()
+                    insert(database, 70)
+
+        monkeypatch.setattr(crash_points, "reached", reached)
+        old.adopted(database, batch=2, publisher_stopped=True)
+    assert len(batches) > 4
+    pairs = old.rows_of(database, PAIRS.replace("order by", "where e.order_id = 70 order by"))
+    assert len(pairs) == 2
+    assert pairs == sorted(pairs, key=lambda pair: pair[1])
 
 
 def test_a_publisher_in_the_middle_of_its_batch_ends_it_first(database: str) -> None:
