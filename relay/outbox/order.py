@@ -54,9 +54,9 @@ class Walk:
         """A claim of up to so many rows has come by these keys; a row behind what holds its key up has no standing."""
         ready = [key for key in keys if key.ids]
         for key, wanted in zip(ready, within(ready, rows), strict=True):
-            # Of a key that is held up, nothing is left behind that could be sent.
-            whole = wanted.ids[-1:] and wanted.ids[-1] in standings
-            self.left_behind |= bool(whole) and (key.more or len(key.ids) > len(wanted.ids))
+            if wanted.ids and wanted.ids[0] in standings:
+                # Where only a beginning was had, whoever holds the rest gives it back: the first row was not for it.
+                self.left_behind |= wanted.ids[-1] not in standings or key.more or len(key.ids) > len(wanted.ids)
         if "cut" in standings.values():
             self.left_behind = True
             # The next claim begins with the keys for which there was no room.

@@ -229,6 +229,17 @@ async def test_a_key_is_never_ahead_of_itself(inbox_database: str, monkeypatch: 
     assert set(beginnings().values()) == {60}
 
 
+async def test_a_key_that_two_movers_have_split_is_looked_at_again(inbox_database: str) -> None:
+    """Who has its beginning says that there may be more; who has the rest moves none of it, and holds it no longer."""
+    emitted(inbox_database, *range(20), ordering_key="split")
+    async with feeding(inbox_database) as feed:
+        with psycopg.connect(inbox_database) as other:
+            other.execute("select from outbox_events where id > 8 for update")
+            split, in_vain = await feed.move(), await feed.move()
+        assert [(each.events, each.more) for each in (split, in_vain)] == [(8, True), (0, False)]
+        assert await drained(feed) == 12
+
+
 async def test_a_scheduled_event_comes_when_it_is_due(inbox_database: str) -> None:
     """And not before; what is for now does not wait for it."""
     seen: list[Received[Any]] = []

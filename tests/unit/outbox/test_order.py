@@ -70,10 +70,18 @@ def test_more_rows_than_a_claim_takes_are_left_behind() -> None:
     assert walk.left_behind
 
 
+def test_a_key_of_which_only_a_beginning_was_had_is_looked_at_again() -> None:
+    """Whoever held the rest may have got none of it, having come too late for the first row."""
+    walk = Walk()
+    visit(walk, keys(100, 500), held=1)
+    assert walk.round_ends()
+
+
 def test_of_a_key_that_is_held_up_nothing_is_left_behind() -> None:
     """However many rows stand behind what holds it up: it would be asked for again and again."""
     walk = Walk()
-    visit(walk, keys(100, 500), held=1)
+    whole, held_up = keys(100, 500)
+    walk.visited([whole, held_up], 1_000, dict.fromkeys(whole.ids, "taken"))
     assert not walk.round_ends()
 
 
