@@ -222,4 +222,6 @@ class _Walk:
         self._rows = max(1, self._rows // 4)
 
     async def _pause(self, seconds: float) -> None:
-        await self._clock.wait(self._budget.stopping, seconds)
+        # Whoever rests until after the deadline is cancelled before it has noted how far it was.
+        left = max(0.0, self._budget.deadline - self._budget.monotonic())
+        await self._clock.wait(self._budget.stopping, min(seconds, left))

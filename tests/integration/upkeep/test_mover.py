@@ -7,7 +7,10 @@ import psycopg
 import pytest
 
 from relay.errors import MoveError
-from relay.upkeep.mover import PAUSES
+from relay.kernel.runner import Budget
+from relay.postgres.connect import connect_async
+from relay.upkeep.mover import PAUSES, Mover
+from relay.upkeep.position import Scheduled
 from relay.upkeep.table import Child, Table
 from tests.support.moving import Hurried, asked, do, move, where_they_are
 from tests.support.upkeep import somebody_waits
@@ -257,6 +260,18 @@ async def test_a_mover_rests_four_times_as_long_as_it_works(filled: str) -> None
     await move(filled, sources(batch=4, rate=1e9), clock=clock)
     assert all(rest > 0 for rest in clock.rests)
     assert PAUSES == 4
+
+
+async def test_a_mover_that_rests_for_long_ends_with_its_time(filled: str) -> None:
+    """It notes how far it was: cancelled in mid-rest, each run would begin at the first row, and end no further on."""
+    kept = "select position from relay_schedule where name = 'move:public.sources'"
+    clock = Hurried()
+    mover = Mover(sources(batch=5, rate=0.01), lambda: connect_async(filled), Scheduled("public"), clock=clock)
+    began = clock.monotonic()
+    moved = await mover.run(Budget(began + 60, lambda: clock.monotonic() + sum(clock.rests), asyncio.Event()))
+    assert sum(clock.rests) <= 60
+    assert (moved.moved, moved.finished) == (5, False)
+    assert [list(position.values()) for position in asked(filled, kept)] == [[["5"]]]
 
 
 async def test_a_month_that_is_sealed_meanwhile_is_made_again(filled: str) -> None:
