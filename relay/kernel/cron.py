@@ -79,8 +79,9 @@ def next_after(expression: str, timezone: tzinfo, now: datetime) -> datetime | N
     found = _found(expression, timezone, now, now)
     if found is None or _is_for_certain_times(expression):
         return found
-    # The library goes on by sixty minutes, and leaves times out where these do not lead from hour to hour.
-    for change in _odd_changes(timezone, now, found):
+    # The library goes on by sixty minutes, and leaves times out where these do not lead from hour to hour: where clocks
+    # are changed by less, also as it begins within what comes twice; and on a day that has no midnight to begin at.
+    for change in _changes(timezone, now - _HOUR, found):
         into_hour = change.astimezone(timezone).minute
         sooner = _found(expression, timezone, change + timedelta(minutes=-into_hour % 60) - _SECOND, now)
         if sooner is not None and sooner < found:
@@ -101,11 +102,11 @@ def _is_for_certain_times(expression: str) -> bool:
     return not minute.startswith("*") and not hour.startswith("*")
 
 
-def _odd_changes(timezone: tzinfo, begin: datetime, end: datetime) -> Iterator[datetime]:
-    """When between these clocks are changed by something else than whole hours."""
+def _changes(timezone: tzinfo, begin: datetime, end: datetime) -> Iterator[datetime]:
+    """When between these clocks are changed."""
     while begin < end:
         following = min(begin + _DAY, end)
-        if (_offset(timezone, following) - _offset(timezone, begin)) % _HOUR:
+        if _offset(timezone, following) != _offset(timezone, begin):
             yield _change(timezone, begin, following)
         begin = following
 

@@ -66,6 +66,9 @@ def test_a_day_of_23_or_25_hours_has_a_slot_for_each(start: datetime, hours: int
         ("17 */3 * * *", "2026-04-04 14:00", ["04-04 16:47", "04-04 19:47", "04-04 22:47", "04-05 01:47"]),
         ("*/20 0 * * *", "2026-10-03 14:30", ["10-04 13:00", "10-04 13:20", "10-04 13:40", "10-05 13:00"]),
         ("17 */3 * * *", "2026-10-03 14:00", ["10-03 16:17", "10-03 19:17", "10-03 22:17", "10-04 01:17"]),
+        # From within the half hour that comes twice, and behind the one that is skipped.
+        ("*/20 23 * * *", "2026-04-04 15:10", ["04-05 12:30", "04-05 12:50", "04-05 13:10", "04-06 12:30"]),
+        ("*/20 3 * * *", "2026-10-03 15:48", ["10-03 16:00", "10-03 16:20", "10-03 16:40", "10-04 16:00"]),
     ],
 )
 def test_no_slot_is_left_out_where_clocks_are_changed_by_half_an_hour(
@@ -78,6 +81,18 @@ def test_no_slot_is_left_out_where_clocks_are_changed_by_half_an_hour(
         assert following is not None
         found = following
         assert f"{found:%m-%d %H:%M}" == expected
+
+
+def test_no_slot_is_left_out_on_a_day_without_midnight() -> None:
+    """In Beirut the clocks go forward at midnight, and the first hour of that day is the one from one o'clock on."""
+    schedule, found = Cron.of("*/20 1-3 * * 0", "Asia/Beirut"), datetime(2026, 3, 27, tzinfo=UTC)
+    slots = []
+    for _ in range(4):
+        following = schedule.next_after(found)
+        assert following is not None
+        found = following
+        slots.append(f"{found:%m-%d %H:%M}")
+    assert slots == ["03-28 22:00", "03-28 22:20", "03-28 22:40", "03-28 23:00"]
 
 
 def test_intervals_are_counted_from_one_moment_for_all() -> None:
