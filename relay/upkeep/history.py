@@ -84,7 +84,7 @@ class History:
     async def end(self, found: int | None, ended: RunEnded, *, hurry: bool) -> bool:
         """Write how the run of this id has ended, and say whether that went well; `hurry` where the process ends.
 
-        Cancelled, it has as long as in a hurry. What an outage was in the way of is left to `settle`.
+        Cancelled, it has as long as in a hurry. What an outage or the hurry was in the way of is left to `settle`.
         """
         if found is None:
             return False
@@ -118,12 +118,19 @@ class History:
         try:
             values = {"id": found, **self._as_kept(ended)}
             await self._session.ask("run_end", {**values, "late": 0.0})
+        except asyncio.CancelledError:  # in a hurry, and not only a process's end is one: a pass may have no more time
+            self._owe(found, _Owed(ended.job, ended.worker, values, ended_at))
+            raise
         except Exception as error:  # noqa: BLE001 -- whatever it is, the job has run
             self._observe(RunUnrecorded(ended.job, ended.worker, error))
-            if isinstance(error, _PASSING) and len(self._owed) < _MOST_OWED:
-                self._owed[found] = _Owed(ended.job, ended.worker, values, ended_at)
+            if isinstance(error, _PASSING):
+                self._owe(found, _Owed(ended.job, ended.worker, values, ended_at))
             return False
         return True
+
+    def _owe(self, found: int, owed: _Owed) -> None:
+        if len(self._owed) < _MOST_OWED:
+            self._owed[found] = owed
 
     async def prune(self, run: Run) -> None:
         """Remove what is over, where it is time to look for it."""

@@ -1,6 +1,7 @@
 """When a job runs, and what is asked for it: sleep until its slot, one question, the next."""
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -364,6 +365,24 @@ async def test_how_a_run_has_ended_is_written_when_the_database_is_back() -> Non
         await asyncio.sleep(300)
         assert len(database.asked) == asked
         assert len(process.of(RunUnrecorded)) == 1
+
+
+@in_fake_time
+async def test_how_a_run_has_ended_is_written_though_its_pass_was_cut_short() -> None:
+    """One that did not end in time holds its pass up, which then has a second left; the process goes on."""
+    database, jobs = Database(slow={"run_end": 5.0}), Jobs()
+
+    @jobs.every("1h", timeout="1s")
+    async def deaf(_: Run) -> None:
+        over = asyncio.create_task(asyncio.sleep(100))
+        while not over.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({over})
+
+    async with Process(database, jobs) as process:
+        await asyncio.sleep(300)
+        assert [ended.status for ended in process.of(RunEnded)] == [Status.TIMED_OUT]
+    assert [(ended["status"], ended["late"]) for ended in database.ended] == [("timed_out", 31.0)]
 
 
 @in_fake_time
