@@ -27,6 +27,8 @@ Work = Callable[[Run], Awaitable[None]]
 W = TypeVar("W", bound=Work)
 
 OURS: Final = "relay."
+# A call that is not answered in time has so long to say so before its job is cancelled.
+_CALL_ENDS_SECONDS: Final = 5.0
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -89,7 +91,7 @@ class Jobs:
             call = HttpCall.of(method, path)
         except ValueError as fault:
             raise ConfigurationError(f"job {shown(name)}: {fault}") from None
-        self._add(schedule, HttpJob(call, timeout), name, timeout)
+        self._add(schedule, HttpJob(call, timeout), name, timeout, beyond=_CALL_ENDS_SECONDS)
 
     def _decorator(self, schedule: Callable[[], Schedule], name: str | None, timeout: Duration) -> Callable[[W], W]:
         def added(function: W) -> W:
@@ -110,7 +112,9 @@ class Jobs:
 
         return added
 
-    def _add(self, schedule: Callable[[], Schedule], work: Work, name: str, timeout: Duration) -> None:
+    def _add(
+        self, schedule: Callable[[], Schedule], work: Work, name: str, timeout: Duration, *, beyond: float = 0.0
+    ) -> None:
         if not _is_name(name):
             raise ConfigurationError(
                 f"a job is named {shown(name)}; give it a name of up to 100 letters, digits, _, - and dots that does "
@@ -119,7 +123,7 @@ class Jobs:
         if name in self._jobs:
             raise ConfigurationError(f"two jobs are named {name!r}; give one of them another name=")
         try:
-            self._jobs[name] = Job(name, schedule(), work, _seconds(timeout))
+            self._jobs[name] = Job(name, schedule(), work, _seconds(timeout) + beyond)
         except ValueError as fault:
             raise ConfigurationError(f"job {name!r}: {fault}") from None
 

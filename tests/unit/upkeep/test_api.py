@@ -14,6 +14,8 @@ from relay.errors import ApiError, ConfigurationError
 from relay.kernel.failure import code, sentence
 from relay.upkeep import Jobs, Run
 from relay.upkeep.api import ServiceApi
+from relay.upkeep.events import Status
+from relay.upkeep.execution import Execution
 from relay.upkeep.http import HttpCall
 from relay.upkeep.loading import api_of
 from relay.upkeep.run import Api, Surroundings
@@ -180,6 +182,25 @@ async def test_a_call_without_an_api_says_what_is_missing() -> None:
     """To whoever calls it from a function."""
     with pytest.raises(ConfigurationError, match="calls of the API need WORKER_API_BASE_URL, "):
         await run_of(None).call_api("POST", "/x")
+
+
+async def test_a_job_whose_call_is_not_answered_in_time_says_so() -> None:
+    """The call's time is over before the job's: a run that was only cancelled would not say by what."""
+    jobs = Jobs()
+    jobs.http("/x", name="digest", every="1m", timeout="1s")
+    (job,) = jobs
+
+    async def held() -> BaseException:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody loses this lock")
+
+    async with serving(b"") as server:
+        run = run_of(ServiceApi(server.url, TOKEN))
+        ending = await Execution(lambda: job.work(run), held(), lambda _: None).run(job.timeout)
+
+    assert ending.status is Status.FAILED
+    assert ending.error is not None
+    assert code(ending.error) == "HTTP_TIMEOUT"
 
 
 def settings(base: str = "https://api.internal", token: str = TOKEN) -> UpkeepSettings:
