@@ -22,6 +22,7 @@ from relay.upkeep.events import RunFault
 from relay.upkeep.http import HttpCall
 from relay.upkeep.mover import Mover
 from relay.upkeep.position import Scheduled
+from relay.upkeep.statements import statement
 from relay.upkeep.table import Table
 
 if TYPE_CHECKING:
@@ -184,6 +185,7 @@ class Run:
         connection = await self._around.connect()
         try:
             async with connection.transaction():
+                await connection.execute(statement("run_enter"), prepare=False)
                 yield connection
         finally:
             await connection.close()

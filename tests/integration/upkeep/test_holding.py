@@ -169,6 +169,21 @@ async def test_a_lock_writes_nothing_and_holds_up_no_vacuum(database: str) -> No
     assert holders(database) == []
 
 
+async def test_what_a_vanished_run_had_open_is_not_open_for_longer_than_its_lock(database: str) -> None:
+    """The next run would begin, and wait for its rows."""
+
+    async def asking(run: Run) -> None:
+        async with run.transaction() as connection:
+            limits.append(await (await connection.execute(KEPT_ALIVE.encode())).fetchone())
+
+    limits: list[Any] = []
+    async with Replica(database, job_of(asking)) as replica:
+        assert (await replica.run_once()).errors == 0
+    ((idle, interval, count, timeout),) = limits
+    assert idle + interval * count <= 25
+    assert timeout == 25_000
+
+
 async def test_behind_a_pooler_nothing_is_set_or_prepared_for_good(database: str) -> None:
     """Its sessions are others' as well; that the lock keeps one for as long as a job takes is what a pooler does."""
     made: list[psycopg.AsyncConnection[Any]] = []
