@@ -21,8 +21,9 @@ from relay.upkeep.presence import Presence
 from relay.upkeep.run import Run, Surroundings
 from relay.upkeep.slots import Slots
 
-# What a pass may take beside the job itself: a slot, a lock and a row, each waited for as long as statements are.
-SETUP_SECONDS: Final = 30.0
+# What a pass may take beside the job itself: a slot, a lock and a row, each waited for as long as statements are, over
+# two connections, for which two silent hosts may be tried first. A job has its own time whatever they took.
+SETUP_SECONDS: Final = 60.0
 # After a failure the next slot is missed by so much at most.
 LATE_SECONDS: Final = 5.0
 # Whoever rests looks at the clock so often: other jobs' answers correct it.

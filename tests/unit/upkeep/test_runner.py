@@ -401,6 +401,20 @@ async def test_a_host_that_is_silent_leaves_time_for_the_next_one() -> None:
 
 
 @in_fake_time
+async def test_a_job_has_its_whole_time_though_each_connection_took_long() -> None:
+    """Two of three hosts are silent: that of the slot is made in twenty seconds, and that of the lock in as many."""
+    database, jobs = Database(slow={"slot_take": 20.0}), Jobs()
+
+    @jobs.every("1h", timeout="5s")
+    async def work(_: Run) -> None:
+        await asyncio.sleep(4)
+
+    async with Process(database, jobs) as process:
+        await asyncio.sleep(60)
+        assert [(ended.status, ended.seconds) for ended in process.of(RunEnded)] == [(Status.DONE, 4.0)]
+
+
+@in_fake_time
 async def test_pruning_goes_on_behind_a_run_that_ended_late() -> None:
     """It stands among those that are over, and keeps each page from being full."""
     process = Process(Database(), jobs_of(Counting(), every="1h"))
