@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import statistics
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -39,8 +40,10 @@ from tests.support.roles_of_tests import as_relay
 from tests.support.sleepers import LOCKS, SleepingRelay, spectator
 from tests.support.waiting import until_async
 
-# Between the commit and the broker; without being woken it would take half a second, or half a minute.
-SOON = 0.25
+# Between the commit and the broker, however busy the machine is; without being woken it would take half a minute.
+SOON = 10.0
+# Where it is busy with nothing else; a poll would take half a second.
+QUICK = 0.25
 
 
 @asynccontextmanager
@@ -125,10 +128,11 @@ async def test_one_relay_sleeps_and_the_other_polls(database: str) -> None:
             await second.connected()
             await first.asleep()
             before = first.told(PassFinished), second.told(PassFinished)
+            began = time.monotonic()
             await asyncio.sleep(2.0)
             passes = sorted((first.told(PassFinished) - before[0], second.told(PassFinished) - before[1]))
             assert passes[0] == 0
-            assert 2 <= passes[1] <= 5
+            assert 2 <= passes[1] <= 1 + (time.monotonic() - began) / 0.5
             assert await locked(database)
         await second.asleep()
 
@@ -220,7 +224,7 @@ async def test_a_connection_is_proved_as_soon_as_its_proof_arrives(bench: Bench)
     listening = await Listening.open(
         lambda: connect_async(as_relay(bench.url)), lambda: connect_async(as_relay(bench.url)), "public"
     )
-    assert time.monotonic() - began < PROOF_SECONDS / 2
+    assert time.monotonic() - began < PROOF_SECONDS
     await listening.close()
 
 
@@ -300,7 +304,7 @@ async def test_stopping_takes_no_time_where_the_connection_is_silent(
             await frozen.wait()
             await asyncio.sleep(0.3)
             began = time.monotonic()
-        assert time.monotonic() - began < 1.0
+        assert time.monotonic() - began < STATEMENT_SECONDS - 0.5
 
 
 async def test_a_look_that_is_not_answered_is_given_up_soon(bench: Bench) -> None:
@@ -311,7 +315,7 @@ async def test_a_look_that_is_not_answered_is_given_up_soon(bench: Bench) -> Non
             (stored,) = bench.emit(1)
             began = time.monotonic()
             await relay.published(stored)
-            assert time.monotonic() - began < 1.0 + STATEMENT_SECONDS + 1.0
+            assert time.monotonic() - began < 1.0 + STATEMENT_SECONDS + 2.5
             assert relay.told(ListenLost) == 1
 
 
@@ -355,6 +359,8 @@ async def test_a_scheduled_event_leaves_at_its_time(bench: Bench) -> None:
         await relay.published(*(event_id for event_id, _ in times.values()))
         late = {seconds: relay.broker.taken[event_id] - due for seconds, (event_id, due) in times.items()}
         assert all(-0.01 <= delay < SOON for delay in late.values()), late
+        # That a machine stalls makes one late, and not both of them.
+        assert min(late.values()) < QUICK, late
 
 
 def later(bench: Bench, seconds: float) -> tuple[str, float]:
@@ -375,19 +381,23 @@ async def test_rows_that_another_session_holds_are_polled_for(bench: Bench) -> N
             await asyncio.sleep(2.0)
             assert 2 <= relay.told(PassFinished) - before <= 8
             assert relay.broker.taken == {}
-            (other,) = bench.emit(2)
-            began = time.monotonic()
-            await relay.published(other)
-            assert time.monotonic() - began < SOON
+            late = []
+            for number in range(2, 7):
+                (other,) = bench.emit(number)
+                began = time.monotonic()
+                await relay.published(other)
+                late.append(relay.broker.taken[other] - began)
+            # The next poll is half a second after what went out last. A machine that stalls makes few of them late.
+            assert statistics.median(late) < QUICK, late
         await relay.published(held)
     assert count(bench.url, PENDING) == 0
 
 
 async def test_stopping_leaves_no_session_behind(bench: Bench) -> None:
-    """In milliseconds, asleep or not."""
+    """And takes no time, asleep or not."""
     async with sleeping(bench):
         began = time.monotonic()
-    assert time.monotonic() - began < 1.0
+    assert time.monotonic() - began < SOON
     await until_async(lambda: locked(bench.url, 0), "the lock is gone")
     with psycopg.connect(bench.url) as connection:
         row = connection.execute(
@@ -430,8 +440,9 @@ async def test_a_relay_that_sleeps_asks_for_little(database: str, tmp_path: Path
 
     async with sleeping(Bench(database), longest=0.7) as relay:
         passes, looks = relay.told(PassFinished), relay.told(Looked)
+        began = time.monotonic()
         await asyncio.sleep(2.5)
-        assert relay.told(Looked) - looks <= 4
+        assert relay.told(Looked) - looks <= 1 + (time.monotonic() - began) / 0.7
         assert relay.told(PassFinished) == passes
 
 
