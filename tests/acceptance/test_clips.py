@@ -7,6 +7,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,8 @@ def _encoder_died(database: Database, *workers: Mortal) -> bool:
         return True
     for worker in workers:
         for child in psutil.Process(worker.pid).children():
-            child.kill()
+            with suppress(psutil.NoSuchProcess):  # it may end just now
+                child.kill()
     return False
 
 

@@ -23,8 +23,8 @@ SLOTS = sized(3, 60)
 # A slot that nobody misses begins within so much of its moment, on a machine that does other things as well.
 ON_TIME_SECONDS = 1.0
 INTERVAL = sized(2, 10)
-# What comes as the lock is being lost is skipped.
-MOMENT = 0.2
+# What comes as the lock is being lost, or as the machine stalls, is skipped.
+MOMENT = 1.0
 PING = sized(1, 5)
 LOCKS = """
     select pid from pg_locks
@@ -142,12 +142,14 @@ def test_a_holder_without_its_lock_stops_and_the_next_slot_runs(database: str, t
         until(lambda: any(line.what == "ended" for line in read(file)), "the holder stops", 30)
         (ended,) = [line for line in read(file) if line.what == "ended"]
         assert (ended.pid, ended.slot) == (holder.pid, holder.slot)
-        assert ended.at - cut < (2 * PING + 1 if silent else 6.0)
+        # Beside other work a little more; the server itself would tell of the end of its connection after 25 s.
+        assert ended.at - cut < (2 * PING + 5 if silent else 6.0)
         if silent:
             proxies[holder.pid].cut()
+        free = time.time()
         following = until_begun(file, 2, 2 * INTERVAL + 30)
         assert following.at - following.slot < ON_TIME_SECONDS
-        assert following.slot < ended.at + INTERVAL + MOMENT
+        assert following.slot < free + INTERVAL + MOMENT
         assert following.pid != holder.pid or not silent
         assert status_of(database, holder) == ("killed" if silent else "lost")
     assert never_two_at_once(read(file))
