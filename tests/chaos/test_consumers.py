@@ -29,6 +29,8 @@ LONG = 240.0
 # Between an effect and its completion lies one round trip to Redis. On a machine that is busy with something else it
 # may take a while; no effect that is older than this when its process dies may be repeated.
 WINDOW_SECONDS = 2.0
+# By so much may the machine hold up an end that has its own limits; a platform gives it 25 s more.
+SLOW_SECONDS = 5.0
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +171,7 @@ async def test_a_deploy_repeats_nothing_and_costs_no_attempt(site: Site) -> None
         code = await asyncio.to_thread(site.consumers.stop, site.consumers.running[0], 30.0)
         took = time.monotonic() - began
         assert code == 0, site.consumers.said()
-        assert took < 1.0 + 4.0, "the soft timeout, and what may follow it"
+        assert took < 1.0 + 4.0 + SLOW_SECONDS, "the soft timeout, and what may follow it"
         site.consumers.start(**slow)
     found = await site.settled(events)
     await asyncio.to_thread(_stopped_in_order, site.consumers)

@@ -42,10 +42,11 @@ class Effects:
     path: Path
 
     def read(self) -> list[Effect]:
-        """All of them, in the order in which they were written."""
+        """All of them, as they were written one after another; of a line that is being written there is nothing yet."""
         if not self.path.exists():
             return []
-        lines = self.path.read_text().splitlines()
+        whole, _, _ = self.path.read_text().rpartition("\n")
+        lines = whole.splitlines()
         return [Effect(UUID(a), int(b), int(c), float(d), float(e)) for a, b, c, d, e in map(str.split, lines)]
 
     def of_each(self) -> dict[UUID, list[Effect]]:
@@ -89,9 +90,9 @@ class Booking:
 
     def kill(self, process: Forked) -> None:
         """End it without a word."""
+        self.killed[process.pid] = time.time()
         process.kill()
         process.wait()
-        self.killed[process.pid] = time.time()
         self.running.remove(process)
 
     def kill_one(self) -> None:
