@@ -10,6 +10,7 @@ from consumers import Consumer, Context, Fixed, Received, Retry, Sent, Ticket
 from consumers.events import ClaimMade, Fate, LeaseRecovered, TicketSettled
 from consumers.testing import Deliveries, in_memory
 from tests.support.inbox import history, leases, row, rows
+from tests.support.inbox_at_work import goes_by
 
 Events = list[Received[Any]]
 Contexts = list[Context]
@@ -17,11 +18,7 @@ Contexts = list[Context]
 
 async def until(deliveries: Deliveries, condition: Callable[[], Any]) -> None:
     """Have time go by until it is so."""
-    async with asyncio.timeout(20):
-        while not condition():
-            await deliveries.advance(0.25)
-            # The database answers in real time.
-            await asyncio.wait([asyncio.ensure_future(asyncio.sleep(0.005))])
+    await goes_by(deliveries, 0.25, condition)
 
 
 async def test_a_backlog_is_claimed_and_called_by_the_hundred(inbox_database: str) -> None:

@@ -24,6 +24,7 @@ from consumers.readiness import Readiness
 from consumers.testing import Deliveries, in_memory
 from consumers.testing.database import Place
 from tests.support.inbox import leases
+from tests.support.inbox_at_work import goes_by
 
 Told = TypeVar("Told")
 
@@ -68,11 +69,7 @@ def broken(database: str) -> Iterator[None]:
 
 async def until(deliveries: Deliveries, condition: Callable[[], bool]) -> None:
     """Have time go by until it is so."""
-    async with asyncio.timeout(30):
-        while not condition():
-            await deliveries.advance(0.25)
-            # The database answers in real time.
-            await asyncio.wait([asyncio.ensure_future(asyncio.sleep(0.005))])
+    await goes_by(deliveries, 0.25, condition)
 
 
 async def stats(deliveries: Deliveries) -> InboxStats:

@@ -28,6 +28,7 @@ from consumers.events import ConfirmFailed, Fate, InboxAway, InboxBack, TicketsA
 from consumers.testing import Deliveries, in_memory
 from consumers.testing.database import Place
 from tests.support.inbox import history, row
+from tests.support.inbox_at_work import goes_by
 
 
 class Provider:
@@ -81,11 +82,7 @@ async def running(database: str, consumer: Consumer) -> AsyncIterator[Deliveries
 
 async def until(deliveries: Deliveries, condition: Callable[[], Any]) -> None:
     """Have time go by until it is so."""
-    async with asyncio.timeout(20):
-        while not condition():
-            await deliveries.advance(1.0)
-            # The database answers in real time.
-            await asyncio.wait([asyncio.ensure_future(asyncio.sleep(0.005))])
+    await goes_by(deliveries, 1.0, condition)
 
 
 def told(deliveries: Deliveries, kind: type[Any]) -> list[Any]:

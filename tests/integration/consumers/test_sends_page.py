@@ -1,6 +1,5 @@
 """The snippets of docs/sends.md, at work."""
 
-import asyncio
 import re
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ from consumers.events import Fate
 from consumers.testing import Deliveries, in_memory
 from tests.support.commands import ROOT
 from tests.support.inbox import row
+from tests.support.inbox_at_work import goes_by
 
 PAGE = (ROOT / "docs/sends.md").read_text(encoding="utf-8")
 SNIPPETS: dict[str, str] = dict(re.findall(r"^```python\n# ([\w.]+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
@@ -49,10 +49,7 @@ def run(name: str, **left_to_the_reader: Any) -> dict[str, Any]:
 
 async def until(deliveries: Deliveries, condition: Callable[[], Any]) -> None:
     """Have time go by until it is so."""
-    async with asyncio.timeout(20):
-        while not condition():
-            await deliveries.advance(5.0)
-            await asyncio.wait([asyncio.ensure_future(asyncio.sleep(0.005))])
+    await goes_by(deliveries, 5.0, condition)
 
 
 async def test_fan_out(inbox_database: str) -> None:
