@@ -492,3 +492,76 @@ def test_a_sealed_table_that_cannot_be_dropped_does_not_keep_the_others(
     assert "sources_2026_01_p1 has been in use" in in_use
     assert "sources_2026_02_p1 has something made of it" in has_view
     assert "view seen" in has_view or "other objects depend on it" in has_view
+
+
+def test_a_row_that_was_corrected_is_not_dropped_before_it_is_in_a_file(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many rows as before, and not the same; nor where the command that writes them anew was killed."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 3)
+    files = archive(database, tmp_path)
+    files.export(shelf.origin, JANUARY)
+    _correct(shelf)
+
+    (fault,) = files.drop(shelf.origin, JANUARY, NOW).faults
+    assert "lacks its constraint sealed" in str(fault)
+    assert "--table public.sources --month 2026-01 --again" in str(fault)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("relay.upkeep.archive.record.forget_files", killed)
+        with pytest.raises(KeyboardInterrupt):
+            files.export(shelf.origin, JANUARY, again=True)
+    assert not files.drop(shelf.origin, JANUARY, NOW).dropped
+
+    files.export(shelf.origin, JANUARY, again=True)
+    assert len(files.drop(shelf.origin, JANUARY, NOW).dropped) == 1
+    files.restore(shelf.origin, JANUARY, into=BACK)
+    assert count(database, "back where payload = '\"corrected\"'") == 1
+
+
+def test_a_row_that_was_corrected_while_its_files_were_written_is_in_them(database: str, tmp_path: Path) -> None:
+    """Also where it stood in one that was written by then; the table is sealed again before it is read."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 30)
+    files = archive(database, tmp_path, Bounds(rows=10))
+
+    def stop(_: str, rows: int) -> None:
+        if rows == 20:
+            raise StoppedError
+
+    assert files.export(shelf.origin, JANUARY, watch=Watch(tell=stop)).files == 1
+    _correct(shelf)
+
+    assert files.export(shelf.origin, JANUARY).rows == 30
+    with pytest.raises(psycopg.errors.CheckViolation, match="sealed"):
+        shelf.say("update archive.sources_2026_01_p1 set age = age")
+    files.restore(shelf.origin, JANUARY, into=BACK)
+    assert differences(database, "archive.sources_2026_01_p1", "back") == 0
+
+
+def test_a_month_that_cannot_be_exported_again_is_left_as_it_is(database: str, tmp_path: Path) -> None:
+    """All of its parts, where the table of one of them is gone: its error says that nothing was changed."""
+    shelf = Shelf(database)
+    files = archive(database, tmp_path)
+    for first in (1, 100):
+        shelf.month(FIRST)
+        shelf.fill(FIRST, 3, first=first)
+        files.export(shelf.origin, JANUARY)
+    shelf.say("drop table archive.sources_2026_01_p2")
+    before = files.standing(shelf.origin)
+
+    with pytest.raises(ArchiveError, match="Nothing was changed"):
+        files.export(shelf.origin, JANUARY, again=True)
+
+    assert files.standing(shelf.origin) == before
+
+
+def _correct(shelf: Shelf) -> None:
+    shelf.say("alter table archive.sources_2026_01_p1 drop constraint sealed")
+    shelf.say("update archive.sources_2026_01_p1 set payload = '\"corrected\"' where id = 2")

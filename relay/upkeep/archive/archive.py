@@ -173,10 +173,10 @@ class Archive:
         for export in record.exports(session, origin, month):
             if export.state is not State.SEALED:
                 continue
-            written = export
             try:
-                if export.rows is None:
-                    written = write(session, store, export, watch, lambda file: done.keep(file, watch), self._bounds)
+                written = _uncorrected(session, export, watch)
+                if written.rows is None:
+                    written = write(session, store, written, watch, lambda file: done.keep(file, watch), self._bounds)
                 _verify(session, store, written, watch)
             except (LostTableError, DamageError) as error:
                 done.faults.append(error)
@@ -227,20 +227,25 @@ def _begin_again(session: Session, exports: Sequence[Export], watch: Watch) -> N
             "files: bring those that are not whole back from a copy or from an earlier version of the object. Nothing "
             "was changed"
         )
-    for export in exports:
-        if export.state is not State.DROPPED:
-            _forget_files(session, export, watch)
+    there = [export for export in exports if export.state is not State.DROPPED]
+    for export in there:
+        if catalog.oid_of(session, ARCHIVE, export.sealed) is None:
+            raise ArchiveError(
+                f"there is no table archive.{export.sealed}, from which {export.shown} would be exported again; its "
+                "files are what there is, bring back a copy of those that are not whole. Nothing was changed"
+            )
+    for export in there:
+        seal.begin_again(session, export, watch)
 
 
-def _forget_files(session: Session, export: Export, watch: Watch) -> None:
-    """Which is for as long as its rows are there; corrected, they stay so."""
-    if catalog.oid_of(session, ARCHIVE, export.sealed) is None:
-        raise ArchiveError(
-            f"there is no table archive.{export.sealed}, from which {export.shown} would be exported again; its files "
-            "are what there is, bring back a copy of those that are not whole. Nothing was changed"
-        )
-    seal.freeze_again(session, export.sealed, watch)
-    record.forget_files(session, export)
+def _uncorrected(session: Session, export: Export, watch: Watch) -> Export:
+    """A part to go on with: from its first row on, where somebody may have corrected one that is in a file."""
+    with session.transaction() as connection:
+        frozen = seal.is_frozen(connection, export.sealed)
+    if frozen or catalog.oid_of(session, ARCHIVE, export.sealed) is None:
+        return export
+    seal.begin_again(session, export, watch)
+    return replace(export, rows=None, files=())
 
 
 def _verify(session: Session, store: Store, export: Export, watch: Watch) -> None:

@@ -8,6 +8,7 @@ from relay.upkeep.archive import catalog, crash_points, record
 from relay.upkeep.archive.crash_points import Point
 from relay.upkeep.archive.reading import read_all_back
 from relay.upkeep.archive.record import Export, Insistence
+from relay.upkeep.archive.seal import is_frozen
 from relay.upkeep.archive.session import Session, archived, template
 from relay.upkeep.archive.store import Store
 from relay.upkeep.archive.watch import Watch
@@ -36,6 +37,11 @@ def drop(session: Session, store: Store, export: Export, watch: Watch, insistenc
                 raise ArchiveError(
                     f"archive.{export.sealed} has {found and found[0]:,} row(s), and its files have {export.rows:,}: "
                     f"somebody has written to it. Nothing was dropped; export it again: {again(export)}"
+                )
+            if not is_frozen(connection, export.sealed):
+                raise ArchiveError(
+                    f"archive.{export.sealed} lacks its constraint sealed: somebody may have changed rows since they "
+                    f"were exported. Nothing was dropped; export it again: {again(export)}"
                 )
             try:
                 connection.execute(template("drop_table", table=table))

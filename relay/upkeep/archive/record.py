@@ -109,9 +109,10 @@ def complete(session: Session, export: Export) -> None:
     _one(session, "record_complete", export, rows=export.written, count=len(export.files))
 
 
-def forget_files(session: Session, export: Export) -> None:
-    """Have all be exported again."""
-    _one(session, "record_again", export)
+def forget_files(connection: psycopg.Connection[Any], export: Export) -> None:
+    """Have all be exported again, from the transaction on in which nobody can write to the table."""
+    if do(connection, "record_again", {"id": export.id}) != 1:
+        raise _contradicted(export, "record_again")
 
 
 def verify(session: Session, export: Export) -> None:

@@ -4,8 +4,9 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from datetime import date
-from typing import Final
+from typing import Any, Final
 
+import psycopg
 from psycopg import errors as pg
 from psycopg import sql
 
@@ -13,6 +14,7 @@ from relay.errors import ArchiveError, ConfigurationError
 from relay.upkeep.archive import catalog, crash_points, months, names, record
 from relay.upkeep.archive.catalog import Partition
 from relay.upkeep.archive.crash_points import Point
+from relay.upkeep.archive.record import Export
 from relay.upkeep.archive.session import Session, archived, ask, template
 from relay.upkeep.archive.watch import Watch
 
@@ -39,10 +41,14 @@ def seal(session: Session, origin: str, partition: Partition, watch: Watch, slee
     crash_points.reached(Point.SEAL_AFTER)
 
 
-def freeze_again(session: Session, sealed: str, watch: Watch, sleep: Sleep = time.sleep) -> None:
-    """Have nobody write to a sealed table from now on, where somebody could. Raises ArchiveError as `seal` does."""
-    if not session.rows("frozen", name=sealed):
-        _insist(lambda: _freeze(session, sealed), sealed, watch, sleep)
+def begin_again(session: Session, export: Export, watch: Watch, sleep: Sleep = time.sleep) -> None:
+    """Have the files of a part count no more, and nobody write to its table. Raises ArchiveError as `seal` does."""
+    _insist(lambda: _begin_again(session, export), export.sealed, watch, sleep)
+
+
+def is_frozen(connection: psycopg.Connection[Any], sealed: str) -> bool:
+    """Whether nobody can have changed a row of a sealed table."""
+    return bool(ask(connection, "frozen", {"name": sealed}))
 
 
 def _insist(change: Callable[[], None], name: str, watch: Watch, sleep: Sleep) -> None:
@@ -80,9 +86,12 @@ def _seal(session: Session, origin: str, partition: Partition) -> None:
         crash_points.reached(Point.SEAL_BEFORE)
 
 
-def _freeze(session: Session, sealed: str) -> None:
+def _begin_again(session: Session, export: Export) -> None:
+    # In one transaction: a table that is frozen says that its files have what is in it.
     with session.transaction(lock_timeout=_LOCK_TIMEOUT) as connection:
-        connection.execute(template("freeze", sealed=archived(sealed)))
+        if not is_frozen(connection, export.sealed):
+            connection.execute(template("freeze", sealed=archived(export.sealed)))
+        record.forget_files(connection, export)
 
 
 def _has_rows(session: Session, partition: Partition) -> bool:
