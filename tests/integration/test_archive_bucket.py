@@ -1,5 +1,6 @@
 """The same in a bucket: what a store refuses, loses, or has been given by somebody else."""
 
+import gc
 import os
 import socket
 from collections.abc import Iterator
@@ -179,3 +180,27 @@ def test_an_upload_that_breaks_off_leaves_no_object(there: Bucket) -> None:
     assert there.objects() == ["months/sources/1.parquet"]
     with store.reading("sources/1.parquet") as file:
         assert len(file.read()) == 20 << 20
+
+
+def test_an_upload_that_can_not_even_be_ended_leaves_no_object(there: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store is away by then; and whoever has ended it is told as before."""
+    store = Place(f"s3://{there.name}/months", endpoint=there.endpoint).open()
+    asked = 0
+
+    def check() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 19:
+            raise StoppedError
+
+    def away(*_: object) -> None:
+        raise ConnectionError
+
+    monkeypatch.setattr("s3fs.core.S3FileSystem.abort_mpu", away)
+    with store.draft("sources") as draft:
+        draft.file.write(os.urandom(20 << 20))
+        with pytest.raises(StoppedError):
+            draft.keep("sources/1.parquet", check)
+    gc.collect()
+
+    assert there.objects() == []

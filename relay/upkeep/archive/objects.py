@@ -84,8 +84,10 @@ class _Upload:
                     check()
                     sent.write(chunk)
             except BaseException:  # whatever ends it: to close it would be to have a half under the name
-                sent.discard()
+                # First: a store that is away takes no end either, and what is open is closed when it is forgotten.
                 sent.closed = True
+                with suppress(Exception):
+                    sent.discard()
                 raise
             sent.close()
 
