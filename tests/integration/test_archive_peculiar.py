@@ -3,7 +3,9 @@
 import errno
 import shutil
 from datetime import date
+from io import BytesIO
 from pathlib import Path
+from tempfile import gettempdir
 
 import psycopg
 import pytest
@@ -11,7 +13,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from relay.errors import ArchiveError, ConfigurationError, InvariantError
-from relay.upkeep.archive import dropping, names, rows, seal
+from relay.upkeep.archive import dropping, names, reading, rows, seal
 from relay.upkeep.archive.bounds import Bounds
 from relay.upkeep.archive.lock import ArchiveBusyError, alone
 from relay.upkeep.archive.parquet import Digest
@@ -565,3 +567,25 @@ def test_a_month_that_cannot_be_exported_again_is_left_as_it_is(database: str, t
 def _correct(shelf: Shelf) -> None:
     shelf.say("alter table archive.sources_2026_01_p1 drop constraint sealed")
     shelf.say("update archive.sources_2026_01_p1 set payload = '\"corrected\"' where id = 2")
+
+
+def test_a_folder_for_copies_that_is_full_is_named(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is there that space is needed, and not where the file is."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 2)
+    files = archive(database, tmp_path)
+    files.export(shelf.origin, JANUARY)
+
+    class Full(BytesIO):
+        def write(self, _: object) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(reading, "TemporaryFile", Full)
+    (fault,) = files.verify(shelf.origin).faults
+
+    assert f"a copy of {files.standing(shelf.origin).exports[0].files[0].name} at {gettempdir()}: No space" in str(
+        fault
+    )

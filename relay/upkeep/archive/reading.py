@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from tempfile import TemporaryFile, gettempdir
 from typing import BinaryIO
 
@@ -23,7 +23,7 @@ class DamageError(ArchiveError):
 @contextmanager
 def read_back(store: Store, export: Export, file: File, watch: Watch) -> Iterator[Reader]:
     """A copy of the file, which is what was recorded. Raises DamageError where it is not."""
-    with in_words(f"a copy of {file.name}", gettempdir()), TemporaryFile() as copy:
+    with _in_words_of_a_copy(file), TemporaryFile() as copy:
         try:
             sha256 = _copied(store, file, copy, watch)
         except MissingFileError as error:
@@ -68,8 +68,13 @@ def _copied(store: Store, file: File, copy: BinaryIO, watch: Watch) -> str:
         while chunk := source.read(CHUNK):
             watch.check()
             sha256.update(chunk)
-            copy.write(chunk)
+            with _in_words_of_a_copy(file):
+                copy.write(chunk)
     return sha256.hexdigest()
+
+
+def _in_words_of_a_copy(file: File) -> AbstractContextManager[None]:
+    return in_words(f"a copy of {file.name}", gettempdir())
 
 
 def _remedy(export: Export) -> str:
