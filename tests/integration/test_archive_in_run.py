@@ -1,21 +1,26 @@
 """Archives in a job: the work is done by a process of its own, which ends with the job."""
 
 import asyncio
+import json
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
 
 import psutil
+import psycopg
 import pytest
 
 from relay.errors import ArchiveError, ConfigurationError
 from relay.postgres.connect import connect_async
-from relay.upkeep.archive.errand import Address
+from relay.upkeep.archive.errand import Address, Errand
+from relay.upkeep.archive.in_run import _PROGRAM
 from relay.upkeep.archive.place import Place
 from relay.upkeep.run import Run, Surroundings
 from tests.support.archives import FIRST, SECOND, Shelf, archive
-from tests.support.waiting import until_async
+from tests.support.waiting import until, until_async
 
 
 async def test_a_run_exports_and_drops_all_tables_and_counts(database: str, tmp_path: Path) -> None:
@@ -110,6 +115,50 @@ async def test_a_child_that_is_killed_is_told_of(database: str, tmp_path: Path) 
     child.kill()
     with pytest.raises(ArchiveError, match="ended with code -9 and without a word"):
         await working
+
+
+def test_a_child_whose_parent_is_killed_does_not_stay_behind(database: str, tmp_path: Path) -> None:
+    """Also where it waits for the database, and cannot be told to end."""
+    errand = Errand("export", None, _address(database, tmp_path)).written()
+    with psycopg.connect(database) as somebody:
+        somebody.execute("lock table archive_exports")
+        with Popen([sys.executable, "-c", _PARENT, _PROGRAM, json.dumps(sys.path)], stdin=PIPE, stdout=PIPE) as parent:
+            assert parent.stdin
+            assert parent.stdout
+            parent.stdin.write(errand.encode() + b"\n")
+            parent.stdin.flush()
+            child = psutil.Process(int(parent.stdout.readline()))
+            with psycopg.connect(database, autocommit=True) as looking:
+                until(lambda: _waits(looking), "the child waits for a lock")
+            parent.kill()
+
+        until(lambda: _has_ended(child), "the child has ended")
+
+
+# Starts a child as a job does, tells it what it is told itself, and is there.
+_PARENT = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", *sys.argv[1:]], stdin=subprocess.PIPE, start_new_session=True)
+child.stdin.write(sys.stdin.readline().encode())
+child.stdin.flush()
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def _has_ended(child: psutil.Process) -> bool:
+    """Whether or not somebody has taken note of it."""
+    try:
+        return not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def _waits(looking: psycopg.Connection[Any]) -> bool:
+    waiting = looking.execute(
+        "select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')"
+    )
+    return waiting.fetchone() == (True,)
 
 
 async def test_a_run_without_an_archive_says_so(database: str) -> None:

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -29,6 +30,7 @@ from relay.upkeep.archive.watch import StoppedError, Watch
 What = Literal["export", "drop"]
 # To the scheduler of this machine: whoever else wants a core has it.
 _NICE = 19
+_END_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +84,11 @@ class Words:
 def main() -> None:
     """Do the errand that the input names."""
     os.nice(_NICE)
+    parent = os.getppid()
     words = Words()
     errand = Errand.read(sys.stdin.readline())
     stopping = threading.Event()
-    threading.Thread(target=_listen, args=(stopping,), daemon=True).start()
+    threading.Thread(target=_listen, args=(stopping, parent), daemon=True).start()
     try:
         words.say(done=_Work(errand, words, stopping).done())
     except (RelayError, psycopg.Error) as error:
@@ -138,11 +141,16 @@ class _Work:
             raise StoppedError
 
 
-def _listen(stopping: threading.Event) -> None:
-    """The end of the input is that of the job, or of its process."""
+def _listen(stopping: threading.Event, parent: int) -> None:
+    """The end of the input is that of the job, or of its process, behind which nothing stays."""
     while os.read(sys.stdin.fileno(), 1_024):
         pass
     stopping.set()
+    while os.getppid() == parent:
+        time.sleep(_END_SECONDS)
+    # What waits for the database or for the place hears of nothing; it may be killed at any instruction.
+    time.sleep(_END_SECONDS)
+    os._exit(1)
 
 
 def _in_vain(what: What, failed: list[tuple[str, str]]) -> RelayError:
