@@ -51,7 +51,7 @@ class Relation:
     origin: str
     """How Postgres writes its name."""
     shape: int
-    """Other columns have another one."""
+    """Other columns, and other references to it, have another one."""
     columns: tuple[Column, ...]
     key: tuple[Column, ...]
     """What tells its rows apart; nothing where nobody asked."""

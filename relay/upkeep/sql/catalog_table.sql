@@ -10,10 +10,12 @@ select relation.oid::bigint as oid,
            case when %(held)s and not has_any_column_privilege(relation.oid, 'update') then 'update' end
        ], null) as missing,
        row_security_active(relation.oid) as has_policies,
-       -- Told before the columns are: what comes in between is noticed.
-       (select hashtextextended(
-                   string_agg(concat_ws(' ', attrelid, attnum, attname, atttypid, atttypmod), ',' order by attnum), 0)
-          from pg_attribute where attrelid = relation.oid and attnum > 0 and not attisdropped) as shape
+       -- Told before the columns and cascades are: what comes in between is noticed.
+       hashtextextended(
+           (select string_agg(concat_ws(' ', attrelid, attnum, attname, atttypid, atttypmod), ',' order by attnum)
+              from pg_attribute where attrelid = relation.oid and attnum > 0 and not attisdropped)
+           || (select coalesce(string_agg(oid::text, ',' order by tgname), '')
+                 from pg_trigger where tgrelid = relation.oid and tgisinternal), 0) as shape
   from pg_class as relation
   join pg_namespace as space on space.oid = relation.relnamespace
  where space.nspname = %(schema)s and relation.relname = %(name)s

@@ -121,6 +121,29 @@ async def test_columns_that_come_in_the_middle_of_a_walk_are_archived(database: 
     assert asked(database, ALTERED.format("archive.")) == before
 
 
+@pytest.mark.parametrize("table", ["sources", "lines"])
+async def test_a_cascade_that_comes_in_the_middle_of_a_walk_takes_nothing_away(database: str, table: str) -> None:
+    """The walk ends there, and the next one refuses, as it would have at the beginning."""
+    do(database, SOURCES.format(reference=""), "insert into lines (source_id) select id from sources")
+
+    class Referring(Hurried):
+        async def wait(self, event: asyncio.Event, seconds: float) -> bool:
+            if not self.rests:
+                do(
+                    database,
+                    f"create table marks (of_one bigint references {table} on delete cascade)",
+                    f"insert into marks select id from {table}",  # noqa: S608 -- a test's own words
+                )
+            return await super().wait(event, seconds)
+
+    described = Table(name="sources", age="at", older_than="30d", batch=2, children=LINES)
+    assert (await move(database, described, clock=Referring())).moved == 2
+    with pytest.raises(ConfigurationError, match=r"of public\.marks would be removed"):
+        await move(database, described)
+
+    assert asked(database, "select count(*) from marks") == [4]
+
+
 @pytest.mark.parametrize("column", ["note", "at"])
 async def test_a_column_that_goes_in_the_middle_of_a_walk_is_told_and_nothing_is_lost(
     database: str, column: str

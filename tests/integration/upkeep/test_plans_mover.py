@@ -15,8 +15,8 @@ from relay.upkeep.table import Child, Table
 from tests.support.moving import do, page_of, visited
 
 ROWS, PAGE = 1_000_000, 500
-# Whether the tables have those that they had, asked twice.
-COLUMNS = "pg_attribute_relid_attnum_index"
+# Whether the tables have those that they had, asked twice; and references, each with two triggers at either end.
+COLUMNS, REFERENCES = "pg_attribute_relid_attnum_index", "pg_trigger_tgrelid_tgname_index"
 # Half of them are over, each with one child: before 18, Postgres tells the rows of a loop as a whole number.
 # There is an index of the age, which would be read to its end.
 FILL = f"""
@@ -73,7 +73,8 @@ def test_a_page_is_moved_by_its_key(
 ) -> None:
     """Once to hold what is over, once to find it and once to remove it."""
     last = [str(int((after or ["0"])[0]) + PAGE)]
-    assert visited(connection, filled[1].hold(after, last, PAGE)) == {"things_pkey": PAGE, COLUMNS: 2 * 7}
+    held = visited(connection, filled[1].hold(after, last, PAGE))
+    assert held == {"things_pkey": PAGE, COLUMNS: 2 * 7, REFERENCES: 2 * 4}
     found = visited(connection, filled[1].move(after, last, PAGE))
     assert found == {"things_pkey": PAGE + PAGE // 2, "bits_thing_idx": PAGE // 2}
     assert connection.execute("select count(*) from archive.things").fetchone() == (PAGE // 2,)
