@@ -2,7 +2,7 @@
 
 import errno
 import shutil
-from datetime import date
+from datetime import date, datetime
 from io import BytesIO
 from pathlib import Path
 from tempfile import gettempdir
@@ -13,12 +13,12 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from relay.errors import ArchiveError, ConfigurationError, InvariantError
-from relay.upkeep.archive import dropping, names, reading, rows, seal
+from relay.upkeep.archive import directory, dropping, names, reading, rows, seal
 from relay.upkeep.archive.bounds import Bounds
 from relay.upkeep.archive.lock import ArchiveBusyError, alone
 from relay.upkeep.archive.parquet import Digest
 from relay.upkeep.archive.record import Insistence
-from relay.upkeep.archive.store import UnusablePlaceError
+from relay.upkeep.archive.store import Check, UnusablePlaceError
 from relay.upkeep.archive.watch import StoppedError, Watch
 from relay.upkeep.table_name import TableName
 from tests.support.archives import (
@@ -203,6 +203,41 @@ def test_whoever_has_lost_the_lock_stops(database: str, tmp_path: Path, monkeypa
 
     (export,) = archive(database, tmp_path).standing(shelf.origin).exports
     assert export.written == 10
+
+
+def test_a_session_says_something_while_a_file_is_sent(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a server with idle_session_timeout would end it, each time again, and nobody could record the file."""
+    shelf = Shelf(database)
+    shelf.month(FIRST)
+    shelf.fill(FIRST, 3)
+    monkeypatch.setattr("relay.upkeep.archive.lock._PING_SECONDS", 0.0)
+    keep_at_once = directory._Part.keep
+    said: list[datetime] = []
+
+    def keep(part: directory._Part, name: str, check: Check) -> None:
+        said.append(_said(database))
+        check()
+        said.append(_said(database))
+        keep_at_once(part, name, check)
+
+    monkeypatch.setattr(directory._Part, "keep", keep)
+    archive(database, tmp_path).export(shelf.origin, JANUARY)
+
+    before, after = said
+    assert after > before
+
+
+def _said(database: str) -> datetime:
+    """When the session that works, and not the one that holds the lock, last said something."""
+    with psycopg.connect(database) as connection:
+        ((when,),) = connection.execute(
+            "select query_start from pg_stat_activity "
+            "where datname = current_database() and application_name = 'archive' and state = 'idle'"
+        ).fetchall()
+    assert isinstance(when, datetime)
+    return when
 
 
 def test_a_month_that_is_being_written_to_is_sealed_afterwards(

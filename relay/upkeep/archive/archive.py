@@ -194,7 +194,7 @@ class Archive:
 
             def check() -> None:
                 watch.check()
-                ping()
+                ping(session)
 
             try:
                 yield session, store, replace(watch, check=check)

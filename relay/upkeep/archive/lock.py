@@ -17,10 +17,11 @@ class ArchiveBusyError(ArchiveError):
 
 
 @contextmanager
-def alone(connect: Connect, schema: str, origin: str) -> Iterator[Callable[[], None]]:
+def alone(connect: Connect, schema: str, origin: str) -> Iterator[Callable[[Session], None]]:
     """Hold the lock for the block, and give it what asks whether it is held still. Raises ArchiveBusyError.
 
-    The transaction that holds it writes nothing and is idle, on a connection of its own: it is in nobody's way.
+    Whoever asks has the session that does the work be heard of, too. The transaction that holds the lock writes nothing
+    and is idle, on a connection of its own: it is in nobody's way.
     """
     with Session.open(connect, schema) as session, session.transaction() as connection:
         do(connection, "hold", {})
@@ -41,7 +42,7 @@ class _Ping:
         self._origin = origin
         self._due = time.monotonic() + _PING_SECONDS
 
-    def __call__(self) -> None:
+    def __call__(self, session: Session) -> None:
         if time.monotonic() < self._due:
             return
         try:
@@ -51,4 +52,5 @@ class _Ping:
                 f"the connection that held the lock of the archive of {self._origin} is lost; what is recorded is "
                 "done, call again for the rest"
             ) from error
+        session.keep()
         self._due = time.monotonic() + _PING_SECONDS

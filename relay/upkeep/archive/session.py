@@ -48,6 +48,10 @@ class Session:
         """As which role it is connected."""
         return self._connection.info.user
 
+    def keep(self) -> None:
+        """Say something: while a file travels, a server may end a session that says nothing between transactions."""
+        self._connection.execute("select")
+
     @contextmanager
     def transaction(self, *, ours: bool = True, lock_timeout: str = _FOREVER) -> Iterator[psycopg.Connection[Any]]:
         """READ COMMITTED. The tables that are `ours` need no schema in it, or else no table but Postgres' own."""
