@@ -49,7 +49,8 @@ class Round:
 
     claimed: int = 0
     fruitful: bool = True
-    due_in: float = math.inf
+    due_at: float = math.inf
+    """When the first row of a key is due that was not, by the process's clock."""
     overtaken: bool = False
     """Whether something has arrived or ended since it began, of a key that it may have passed by then."""
 
@@ -182,7 +183,8 @@ class Claiming:
         most = min(_MOST_KEYS, max(_FEWEST_KEYS, _KEYS_A_PERMIT * demand.room) if self._round.fruitful else _MOST_KEYS)
         heads = await self._table.walk(self._after, most)
         self._after = heads[-1].key if len(heads) == most else ""
-        self._round.due_in = min([self._round.due_in, *(head.due_in for head in heads if head.due_in > 0)])
+        now = self._clock.monotonic()
+        self._round.due_at = min([self._round.due_at, *(now + head.due_in for head in heads if head.due_in > 0)])
         ready = [head for head in heads if head.ready and _meant(head.event_type, head.due_in, demand)]
         shares = demand.shares(dict.fromkeys(head.event_type for head in ready))
         chosen = _chosen(ready, shares)
@@ -192,10 +194,10 @@ class Claiming:
         claimed = await self._claimed("key", len(ids), self._table.claim_heads(ids), take) if ids else []
         self._round.fruitful = bool(claimed)
         self._round.claimed += len(claimed)
-        if not self._after and not self._round.claimed:
+        if not self._after and not claimed:
             # All keys were seen. One of them is free again when its first row ends or is due; others look now and then.
-            self._keyed = self._round.overtaken
-            self._look_at = min(self._look_at, self._clock.monotonic() + self._round.due_in)
+            self._keyed = self._round.overtaken or self._round.claimed > 0
+            self._look_at = min(self._look_at, self._round.due_at)
         return len(claimed) or int(bool(self._after))
 
     async def _claimed(self, way: str, wanted: int, claim: Awaitable[list[Claimed]], take: Take) -> list[Claimed]:

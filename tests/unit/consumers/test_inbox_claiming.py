@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -221,3 +221,44 @@ async def test_no_more_is_asked_for_than_there_are_permits() -> None:
         await table.clock.advance(1)
 
     assert [len(ids) for ids in table.asked] == [3, 1]
+
+
+@dataclass
+class Resting(FakeTable):
+    """The first delivery of each key is due at some time."""
+
+    due: dict[str, float] = field(default_factory=dict)
+
+    async def walk(self, after: str, most: int) -> list[Head]:
+        """As it is now."""
+        now = self.clock.monotonic()
+        due_in = {head.key: self.due[head.key] - now for head in self.heads}
+        heads = [replace(head, ready=due_in[head.key] <= 0, due_in=due_in[head.key]) for head in self.heads]
+        return [head for head in heads if head.key > after][:most]
+
+
+async def test_the_first_of_a_key_that_rests_is_claimed_when_it_is_due_whatever_else_its_round_has_claimed() -> None:
+    """Of more keys than are visited at once one may go, the others a tenth of a second later."""
+    clock = FakeClock()
+    heads = [Head(f"k-{id_:02}", id_, "order.paid", ready=False, due_in=0.0) for id_ in range(30)]
+    due = {head.key: clock.monotonic() + (0.1 if head.id else 0.0) for head in heads}
+    table = Resting(clock, heads, due=due)
+    async with claiming(table, Room(2), lambda _: None):
+        assert table.asked == [[0]]
+        await clock.advance(0.11)
+        assert table.asked == [[0], [1]]
+
+
+async def test_what_is_due_before_a_round_ends_is_claimed_when_it_does() -> None:
+    """For as long as there was no permit nobody looked any further."""
+    clock = FakeClock()
+    heads = [Head(f"k-{id_:02}", id_, "order.paid", ready=False, due_in=0.0) for id_ in range(30)]
+    due = {head.key: clock.monotonic() + (0.0, 0.1, 60.0)[min(head.id, 2)] for head in heads}
+    table, permits = Resting(clock, heads, due=due), Room(1)
+    async with claiming(table, permits, lambda _: None):
+        await clock.advance(0.6)
+        assert table.asked == [[0]]
+        permits.room = 1
+        permits.freed.set()
+        await clock.advance(0.01)
+        assert table.asked == [[0], [1]]
