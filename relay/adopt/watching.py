@@ -13,6 +13,8 @@ from relay.adopt.session import Session
 _POLL = 1.0
 # For so long a row may be committed behind others with a greater id, and still be seen.
 _LATE = timedelta(minutes=1)
+# Of the rows that are there at the start so many are known: one that is committed later may have its id among theirs.
+_KNOWN = 1_000
 
 
 class Watch:
@@ -24,9 +26,9 @@ class Watch:
         self._session = session
         self._comparison = comparison
         self._monotonic = monotonic
-        last = newest(session, 1, sent=False)
-        self._floor: Key | None = last[0] if last else None
-        self._seen: dict[Key, float] = {}
+        last = newest(session, _KNOWN + 1, sent=False)
+        self._floor: Key | None = last.pop(0) if len(last) > _KNOWN else None
+        self._seen = dict.fromkeys(last, monotonic())
 
     def look(self) -> int:
         """Compare the rows that are new; answer how many they were."""

@@ -361,6 +361,22 @@ def test_the_watch_sees_rows_that_are_sent_at_once_and_rows_that_commit_late(dat
     assert found.refused["has no event_type"].first == ["6"]
 
 
+def test_the_watch_sees_a_row_that_was_stored_before_it_began_and_commits_late(database: str) -> None:
+    """Its id is below the newest that was there; what was there is not compared again."""
+    old.home_made(database, rows=3)
+    with closing(connect(database)) as connection, psycopg.connect(database) as late:
+        session = old.opened(connection)
+        late.execute("insert into shop.events (kind, order_id, payload) values (null, 1, '{}')")
+        insert(database)
+        found = begun(session)
+        watching = Watch(session, found)
+        assert watching.look() == 0
+        late.commit()
+        assert watching.look() == 1
+        assert watching.look() == 0
+    assert found.refused["has no event_type"].first == ["4"]
+
+
 def test_the_watch_counts_each_row_once_for_as_long_as_it_lasts(database: str) -> None:
     """Rows that were seen long ago are looked at no more; late ones, and rows that are deleted, do no harm."""
     old.home_made(database, rows=3)
