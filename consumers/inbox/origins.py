@@ -68,7 +68,7 @@ class Origin(Protocol):
     name: str
 
     async def open(self) -> list[str]:
-        """Look at what will be read; answer with a sentence for each thing that somebody should know of it."""
+        """Look at what will be read; answer with a sentence for each reason why not all of it may be seen."""
         ...
 
     async def page(self, position: Any, size: int, floor: float | None) -> Page:

@@ -79,15 +79,18 @@ class Reconciliation:
         self._progress = progress
         self._complain = complain
         self._name = f"reconcile:{origin.name}"
+        self._sees_all = True
 
     async def run(self, *, restart: bool) -> Tally:
         """Store what is missing, from where the last call ended unless that was at the end."""
         await self._tell_of_the_origin()
         walk = await self._start(restart=restart)
+        at = walk.position["at"]
         while not walk.finished:
             tally = _tally(walk)
-            page = await self._next(walk.position["at"], tally)
+            page = await self._next(at, tally)
             walk = await self._store(walk, page, tally)
+            at = page.then
         return _tally(walk)
 
     async def plan(self) -> Tally:
@@ -104,14 +107,17 @@ class Reconciliation:
             position = page.then
 
     async def _tell_of_the_origin(self) -> None:
-        for sentence in await self._origin.open():
+        sentences = await self._origin.open()
+        # The next call goes on behind events alone that were all there to be seen.
+        self._sees_all = not sentences
+        for sentence in sentences:
             self._complain(sentence)
 
     async def _start(self, *, restart: bool) -> Checkpoint:
         found = await self._checkpoints.read(self._name)
         if found is None:
             begun = await self._checkpoints.begin(self._name, _position(None, Tally()))
-        elif restart or found.finished:
+        elif restart or found.finished or found.position["at"] is None:
             begun = await self._checkpoints.move(found, _position(None, Tally()))
         else:
             tally = _tally(found)
@@ -152,7 +158,8 @@ class Reconciliation:
 
     def _counted(self, walk: Checkpoint, page: Page, tally: Tally, arrivals: Sequence[Arrival]) -> dict[str, object]:
         try:
-            said = self._checkpoints.said(walk, _position(page.then, tally), finished=page.then is None)
+            at = page.then if self._sees_all else None
+            said = self._checkpoints.said(walk, _position(at, tally), finished=page.then is None)
         except (TypeError, ValueError) as error:
             raise _unkeepable_position(error) from error
         return {

@@ -282,6 +282,31 @@ async def test_a_transaction_that_stays_open_is_told_of(inbox_database: str, mon
     ]
 
 
+async def test_what_was_read_beside_a_transaction_that_stayed_open_is_read_again(
+    inbox_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call that was killed there is followed by one that begins at the first event, and misses none."""
+
+    def progress(_: str, events: int) -> None:
+        if events >= 6:
+            raise asyncio.CancelledError
+
+    with psycopg.connect(inbox_database) as late, monkeypatch.context() as impatient:
+        impatient.setattr(origins, "PATIENCE_SECONDS", 0.2)
+        first = emit(late, order(0)).event_id
+        ids = [first, *emitted(inbox_database, *map(order, range(1, 10)))]
+        killed = Desk(inbox_database, consumer_of(), page=2, progress=progress)
+        with pytest.raises(asyncio.CancelledError):
+            await killed.run()
+    assert len(killed.complaints) == 1
+    assert stored(inbox_database) == ids[1:5]
+
+    desk = Desk(inbox_database, consumer_of(), page=2)
+    tally = await desk.run()
+    assert (desk.complaints, stored(inbox_database)) == ([], ids)
+    assert (tally.seen, tally.missing, tally.stored) == (10, 6, 6)
+
+
 async def test_pages_are_bounded_in_bytes(inbox_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many events a page may have, large ones come a few at a time."""
     monkeypatch.setattr(origins, "_PAGE_BYTES", 20_000)
