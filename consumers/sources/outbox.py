@@ -104,6 +104,8 @@ class OutboxFeed:
             raise StoreUnavailableError(f"the outbox was not reached: {told(error)}") from error
         kept = [Kept(name, event_type, key or "", count) for name, event_type, key, count in rows if name is not None]
         moved = sum(count for name, *_, count in rows if name is None)
+        if moved < 0:
+            self._outbox.floors.released()  # as they were: the next claim is to find them
         # Where all keys were seen and what is left is somebody else's, the next claim would find nothing either.
         worked = moved > 0 or self._moved_in_round
         self._moved_in_round = worked and claim.unseen

@@ -326,6 +326,19 @@ async def test_two_releases_side_by_side_lose_nothing(inbox_database: str) -> No
         ]
 
 
+@pytest.mark.parametrize("fields", [{}, {"ordering_key": "k"}])
+async def test_what_was_claimed_by_no_subscriber_is_found_by_the_next_claim(
+    inbox_database: str, fields: dict[str, str]
+) -> None:
+    """It is as it was; nobody has to look for it first."""
+    async with feeding(inbox_database) as feed:
+        asked(inbox_database, "delete from inbox_subscribers")
+        emitted(inbox_database, *range(5), **fields)
+        assert not (await feed.move()).subscribed
+        asked(inbox_database, "insert into inbox_subscribers (consumer, patterns) values ('billing', '{*}')")
+        assert (await feed.move()).events == 5
+
+
 async def test_a_consumer_that_runs_subscribes_again(inbox_database: str) -> None:
     """Removed under its feet, it loses none of what it would have moved itself."""
     seen: list[Received[Any]] = []
