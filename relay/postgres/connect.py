@@ -1,5 +1,6 @@
 """Connections to the database that do not hang, and errors that say what to do about them."""
 
+import asyncio
 from typing import Any
 
 import psycopg
@@ -92,6 +93,9 @@ async def connect_async(url: str, app: str = "", setting: str = DATABASE_URL) ->
     except psycopg.Error as error:
         _refuse_final(error, setting)
         raise
+    except asyncio.CancelledError as error:
+        # What it came by has the socket, which would be open for as long as somebody remembers this end.
+        raise error.with_traceback(None) from None
     try:
         told, answers = connection.info.backend_pid, await connection.execute("select pg_backend_pid()")
         if await answers.fetchone() == (told,):

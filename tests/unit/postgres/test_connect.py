@@ -1,10 +1,12 @@
-"""What a connection string becomes before anything is connected to."""
+"""What a connection string becomes before anything is connected to, and what is left of a connection given up."""
+
+import asyncio
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from relay.errors import ConfigurationError
-from relay.postgres.connect import conninfo
+from relay.postgres.connect import connect_async, conninfo
 
 URL = "postgresql://u@h/db"
 
@@ -45,3 +47,28 @@ def test_a_url_that_was_cut_is_refused_without_its_parts(url: str, words: str) -
     with pytest.raises(ConfigurationError, match=words) as refusal:
         conninfo(url)
     assert "hunter2" not in str(refusal.value)
+
+
+async def test_a_connection_that_is_given_up_is_closed_at_once() -> None:
+    """Also while somebody remembers how that ended: a server waits a minute for who does not say who it is."""
+    came, gone = asyncio.Event(), asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.set()
+        while await reader.read(1_000):
+            pass
+        gone.set()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    try:
+        port = server.sockets[0].getsockname()[1]
+        connecting = asyncio.create_task(connect_async(f"postgresql://shop@127.0.0.1:{port}/shop"))
+        await came.wait()
+        connecting.cancel()
+        with pytest.raises(asyncio.CancelledError) as remembered:
+            await connecting
+        await asyncio.wait_for(gone.wait(), 10)
+    finally:
+        server.close()
+    assert remembered.value.__traceback__ is not None
