@@ -161,6 +161,8 @@ class Publisher:
             self._probing = False
         if not all(map(self._circuits.is_open, topics)):
             self._claim_again_at = budget.monotonic()
+            # What the outage gave back lies below the fast floor, also where no claim has met the circuit.
+            self._outbox.floors.rewind()
 
     async def _batch(self, budget: Budget, more: More) -> Report:
         monotonic = budget.monotonic

@@ -1,7 +1,7 @@
 """Who pays for what the broker does not take, on a real outbox."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import psycopg
@@ -10,6 +10,7 @@ import pytest
 from relay.envelope import Message
 from relay.errors import BrokerError
 from relay.kernel.backoff import Retry
+from relay.outbox.floors import Floors
 from relay.publisher.events import RowFailed, RowRetried, TopicClosed, TopicOpened, TopicProbed
 from relay.publisher.failures import Attempts
 from relay.routes import Routes
@@ -132,6 +133,27 @@ async def test_a_row_that_fails_beside_a_successful_probe_pays_and_moves_on(benc
         "select available_at > now() + interval '4 seconds' and available_at < now() + interval '6 seconds' "
         "from outbox_events where attempt_count = 1"
     ) == [(True,)]
+
+
+async def test_what_an_outage_gave_back_goes_out_when_it_ends_however_slow_the_claim_was(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No claim has met the open circuit, as the next pass closed it before its own."""
+    start = Floors.start
+
+    def slow(floors: Floors, passed_over: Collection[str] = ()) -> int:
+        floor = start(floors, passed_over)
+        bench.later += 2.0
+        return floor
+
+    bench.emit(*range(10))
+    bench.broker.refuse = lambda _: BrokerError("UNAVAILABLE", "away")
+    with monkeypatch.context() as slowly:
+        slowly.setattr(Floors, "start", slow)
+        await bench.run_once()
+    bench.broker.refuse = lambda _: None
+    bench.later += 2
+    assert (await bench.run_once()).updated == 10
 
 
 async def test_what_was_taken_before_a_row_failed_is_no_control(bench: Bench) -> None:
