@@ -4,6 +4,7 @@ import json
 import re
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -233,8 +234,9 @@ def test_of_pubsub(outbox_pubsub_host, outbox_stack):
     assert "5 passed" in said, said
     left = []
     for pid, created in json.loads((project.folder / "pids.json").read_text()):
-        if psutil.pid_exists(pid) and psutil.Process(pid).create_time() == created:
-            left.append(pid)
+        with suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).create_time() == created:
+                left.append(pid)
     assert left == []
 
 
