@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum, auto
+from math import inf
 from typing import Final, Generic, TypeVar
 
 from relay.kernel.clock import Clock
@@ -82,10 +83,9 @@ class Keeper(Generic[Held]):
                     renewal, due = asyncio.create_task(self._renew_all(list(self._deadlines))), now + self._every
                 for held in [held for held, deadline in self._deadlines.items() if deadline <= now]:
                     self._lose(held)
-                earliest = min(self._deadlines.values(), default=due)
-                await self._clock.wait(
-                    self._never, max(_SHORTEST_LOOK, min(max(due, now + _SHORTEST_LOOK), earliest) - now)
-                )
+                # However long a renewal takes: never later than the end of a lease.
+                earliest = min(self._deadlines.values(), default=inf)
+                await self._clock.wait(self._never, min(max(due, now + _SHORTEST_LOOK), earliest) - now)
         finally:
             if renewal is not None:
                 renewal.cancel()
