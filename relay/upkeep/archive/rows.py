@@ -14,6 +14,9 @@ Row = tuple[Any, ...]
 
 GROUP_ROWS: Final = 20_000
 GROUP_BYTES: Final = 12 << 20
+# So many rows are asked for at once: whoever shares a core with Postgres' process waits a millisecond for them, and not
+# for a group. Nobody can be told to be nice there.
+PAGE_ROWS: Final = 250
 # What a row costs beside its values of any length, about.
 _NARROW: Final = 8
 
@@ -28,7 +31,7 @@ class Group:
 
 
 class Walk:
-    """From a row on to the end, a group at a time, each by a statement of its own: no snapshot is held for long.
+    """From a row on to the end, a group at a time, each by a few statements of its own: no snapshot is held for long.
 
     The groups depend on the rows alone, and on where it begins.
     """
@@ -43,37 +46,45 @@ class Walk:
 
     def groups(self, last: Sequence[str], rows_at_most: int) -> Iterator[Group]:
         """Those after the row with this key; from the first one on where there is none."""
-        fitting = GROUP_ROWS
+        mean = 0
         while rows_at_most:
-            most = min(fitting, rows_at_most)
-            rows, size, ended = self._page(last, most)
+            rows, size, ended = self._group(last, min(GROUP_ROWS, rows_at_most), mean)
             if not rows:
                 return
-            last = tuple(_text(self._layout.columns[place], rows[-1][place]) for place in self._key)
+            last = self._key_of(rows[-1])
             yield Group(rows, last)
             if ended:
                 return
-            # Rows that are asked for and do not fit are sent for nothing.
-            fitting = max(1, min(GROUP_ROWS, GROUP_BYTES * len(rows) // max(size, 1)))
+            mean = size // len(rows)
             rows_at_most -= len(rows)
 
-    def _page(self, last: Sequence[str], most: int) -> tuple[list[Row], int, bool]:
-        """Rows, their size, and whether they are the last ones."""
+    def _group(self, last: Sequence[str], most: int, mean: int) -> tuple[list[Row], int, bool]:
+        """Rows, their size, and whether they are the last ones. They are asked for as if they were of a mean size."""
         rows: list[Row] = []
         size = 0
         wide, narrow = self._wide, self._narrow
         with self._session.transaction(ours=False) as connection:
             ask(connection, "plan_along_the_key", {})
-            with connection.cursor().copy(self.statement(last, most)) as copy:
-                copy.set_types([column.kind.wire for column in self._layout.columns])
-                for row in copy.rows():
-                    rows.append(row)
-                    size += narrow + sum([len(row[place] or b"") for place in wide])
-                    if size >= GROUP_BYTES:
-                        # It is cancelled where the block is left by an error, and so is the transaction.
-                        raise Rollback
-            return rows, size, len(rows) < most
+            while len(rows) < most and size < GROUP_BYTES:
+                before = len(rows)
+                # Rows that are asked for and do not fit are sent for nothing.
+                fitting = (GROUP_BYTES - size) // max(size // before if before else mean, 1) + 1
+                wanted = min(PAGE_ROWS, most - before, fitting)
+                with connection.cursor().copy(self.statement(last, wanted)) as copy:
+                    copy.set_types([column.kind.wire for column in self._layout.columns])
+                    for row in copy.rows():
+                        rows.append(row)
+                        size += narrow + sum([len(row[place] or b"") for place in wide])
+                        if size >= GROUP_BYTES and len(rows) - before < wanted:
+                            # It is cancelled where the block is left by an error, and so is the transaction.
+                            raise Rollback
+                if len(rows) - before < wanted:
+                    return rows, size, True
+                last = self._key_of(rows[-1])
         return rows, size, False
+
+    def _key_of(self, row: Row) -> tuple[str, ...]:
+        return tuple(_text(self._layout.columns[place], row[place]) for place in self._key)
 
     def statement(self, last: Sequence[str], most: int) -> sql.Composed:
         """The one that reads a page."""
