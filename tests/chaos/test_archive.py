@@ -92,6 +92,7 @@ def test_an_export_that_is_killed_again_and_again_ends(database: str, tmp_path: 
             most = max(most, _memory(process))
         assert process.wait(SECONDS) == 0, (tmp_path / "log").read_text()
 
+    print(f"{ROWS:,} rows, {KILLS} kills, at most {most / 1e6:.1f} MB")  # noqa: T201 -- the figure itself
     assert 0 < most < MOST_MEMORY
     _require_whole(database, place)
 

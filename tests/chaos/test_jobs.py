@@ -26,6 +26,8 @@ INTERVAL = sized(2, 10)
 # What comes as the lock is being lost, or as the machine stalls, is skipped.
 MOMENT = 1.0
 PING = sized(1, 5)
+# Beside other work an end takes a little longer.
+SLOW = sized(5, 1)
 LOCKS = """
     select pid from pg_locks
      where locktype = 'advisory' and granted
@@ -95,6 +97,7 @@ def test_three_replicas_run_each_slot_once(database: str, tmp_path: Path) -> Non
     late = [line.at - line.slot for line in begun]
     assert min(late) >= 0
     assert max(late) < ON_TIME_SECONDS, late
+    print(f"{len(slots)} runs in {SLOTS} slots, {min(late) * 1000:.0f} to {max(late) * 1000:.0f} ms late")  # noqa: T201 -- the figure itself
     assert {run["status"] for run in runs(database)} == {"done"}
 
 
@@ -113,6 +116,7 @@ def test_the_slot_after_a_kill_runs_on_time(database: str, tmp_path: Path) -> No
             following = until_begun(file, begun + 2, 30)
             assert following.slot < killed + 2 + MOMENT
             assert following.at - following.slot < ON_TIME_SECONDS
+            print(f"killed: the next run began {(following.at - following.slot) * 1000:.0f} ms late")  # noqa: T201
             assert status_of(database, holder) == "killed"
             replicas.append(opened.enter_context(process(database, file, 2, 1.5)))
     assert never_two_at_once(read(file), dead)
@@ -142,14 +146,18 @@ def test_a_holder_without_its_lock_stops_and_the_next_slot_runs(database: str, t
         until(lambda: any(line.what == "ended" for line in read(file)), "the holder stops", 30)
         (ended,) = [line for line in read(file) if line.what == "ended"]
         assert (ended.pid, ended.slot) == (holder.pid, holder.slot)
-        # Beside other work a little more; the server itself would tell of the end of its connection after 25 s.
-        assert ended.at - cut < (2 * PING + 5 if silent else 6.0)
+        # The server itself would tell of the end of its connection after 25 s.
+        assert ended.at - cut < (2 * PING + SLOW if silent else 6.0)
         if silent:
             proxies[holder.pid].cut()
         free = time.time()
         following = until_begun(file, 2, 2 * INTERVAL + 30)
         assert following.at - following.slot < ON_TIME_SECONDS
         assert following.slot < free + INTERVAL + MOMENT
+        print(  # noqa: T201 -- the figures themselves
+            f"{'silent' if silent else 'terminated'}: it stopped {ended.at - cut:.3f} s after the cut, and the next "
+            f"run began {(following.at - following.slot) * 1000:.0f} ms late"
+        )
         assert following.pid != holder.pid or not silent
         assert status_of(database, holder) == ("killed" if silent else "lost")
     assert never_two_at_once(read(file))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
 from threading import Thread
 
@@ -15,7 +16,7 @@ import pytest
 from relay.upkeep.archive.archive import Archive
 from relay.upkeep.archive.place import Place
 from relay.upkeep.archive.record import Insistence, State
-from relay.upkeep.archive.store import PlaceAwayError, UnusablePlaceError
+from relay.upkeep.archive.store import Check, PlaceAwayError, UnusablePlaceError
 from relay.upkeep.archive.watch import StoppedError
 from relay.upkeep.table_name import TableName
 from tests.support.archives import FIRST, Shelf, archive, differences, exists, kept
@@ -159,21 +160,24 @@ def _refusing() -> Iterator[str]:
             thread.join()
 
 
-def test_an_upload_that_breaks_off_leaves_no_object(there: Bucket) -> None:
-    """Parts of it were sent by then; what asks whether to go on has ended it."""
-    store = Place(f"s3://{there.name}/months", endpoint=there.endpoint).open()
-    asked = 0
+def broken_off() -> Check:
+    """Ends an upload when parts of it were sent."""
+    asked = count(1)
 
     def check() -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 19:
+        if next(asked) == 19:
             raise StoppedError
 
+    return check
+
+
+def test_an_upload_that_breaks_off_leaves_no_object(there: Bucket) -> None:
+    """What asks whether to go on has ended it."""
+    store = Place(f"s3://{there.name}/months", endpoint=there.endpoint).open()
     with store.draft("sources") as draft:
         draft.file.write(os.urandom(20 << 20))
         with pytest.raises(StoppedError):
-            draft.keep("sources/1.parquet", check)
+            draft.keep("sources/1.parquet", broken_off())
         assert there.objects() == []
         draft.keep("sources/1.parquet", lambda: None)
 
@@ -185,13 +189,6 @@ def test_an_upload_that_breaks_off_leaves_no_object(there: Bucket) -> None:
 def test_an_upload_that_can_not_even_be_ended_leaves_no_object(there: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store is away by then; and whoever has ended it is told as before."""
     store = Place(f"s3://{there.name}/months", endpoint=there.endpoint).open()
-    asked = 0
-
-    def check() -> None:
-        nonlocal asked
-        asked += 1
-        if asked == 19:
-            raise StoppedError
 
     def away(*_: object) -> None:
         raise ConnectionError
@@ -200,7 +197,7 @@ def test_an_upload_that_can_not_even_be_ended_leaves_no_object(there: Bucket, mo
     with store.draft("sources") as draft:
         draft.file.write(os.urandom(20 << 20))
         with pytest.raises(StoppedError):
-            draft.keep("sources/1.parquet", check)
+            draft.keep("sources/1.parquet", broken_off())
     gc.collect()
 
     assert there.objects() == []
