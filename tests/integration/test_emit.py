@@ -638,6 +638,24 @@ class TestOrder:
             assert waiting.result().sequence > last_of_first.sequence
             assert has_xid
 
+    @pytest.mark.parametrize("fields", [{}, {"dedup_key": "d"}, {"ordering_key": "k"}], ids=str)
+    def test_every_event_draws_its_id_with_an_xid(self, database: str, fields: dict[str, Any]) -> None:
+        """The floors of the relay rest on it. Where the table is locked, an insert waits before it draws an id."""
+        # A connection that is closed ends what waits in the thread, also where an assertion fails.
+        with ThreadPoolExecutor(1) as thread, psycopg.connect(database) as service, psycopg.connect(database) as holder:
+            holder.execute("lock table outbox_events in exclusive mode")
+            waiting = thread.submit(emit, service, event(**fields))
+            until(lambda: waits(database, service, "relation"), "the insert waits for the table")
+            has_xid = holder.execute(
+                "select 1 from pg_locks where pid = %s and locktype = 'transactionid' and granted",
+                (service.info.backend_pid,),
+            ).fetchone()
+            drawn = holder.execute("select last_value, is_called from outbox_events_id_seq").fetchone()
+            holder.rollback()
+            assert waiting.result().inserted
+        assert has_xid
+        assert drawn == (1, False)
+
     def test_other_keys_do_not_wait(self, database: str) -> None:
         """Nor does an event without a key, nor a caller who orders by other means."""
         with psycopg.connect(database) as first, psycopg.connect(database) as second:
