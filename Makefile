@@ -1,7 +1,7 @@
 # Everything this project needs, from nothing but Python >= 3.11 and make.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help install demo example test chaos bench bench-peers docs lint lock clean
+.PHONY: help install demo example test test-slow test-all test-durations chaos bench bench-peers docs lint lock clean
 
 # The first interpreter on PATH that runs and is new enough.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3 python; do \
@@ -11,7 +11,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 help: ## what can be made
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
 
 install: $(READY) ## .venv with everything for development, from the hashed lock
 
@@ -30,8 +30,19 @@ example: $(READY) ## one of the applications in examples/ on embedded servers (N
 	@test -n "$(filter $(NAME),$(EXAMPLES))" || { echo "make: name an example: make example NAME=orders; there are: $(EXAMPLES)" >&2; exit 1; }
 	@$(BIN)/python -m examples.$(NAME)
 
-test: $(READY) ## the whole suite on embedded servers
-	@$(BIN)/python -m pytest $(ARGS)
+# Several processes, each with servers of its own. All of them import what was compiled by the first.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto
+test: $(READY) ## what shows within minutes that a change broke nothing, on embedded servers (ARGS="-k order")
+	@$(PYTEST) -m "not slow" $(ARGS)
+
+test-slow: $(READY) ## the rest: what takes long for one test
+	@$(PYTEST) -m slow $(ARGS)
+
+test-all: $(READY) ## both
+	@$(PYTEST) $(ARGS)
+
+test-durations: $(READY) ## the same as test, and where its time goes (ARGS="-m slow")
+	@$(PYTEST) -m "not slow" --where-time-goes $(ARGS)
 
 docs: $(READY) ## the tables and pictures of the reference pages, from the code and the latest results
 	@$(BIN)/python docs/generate.py

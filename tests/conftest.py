@@ -15,12 +15,19 @@ from relay.testing import Servers, fresh_database
 from tests.support.audits import Audit
 from tests.support.bench import Bench
 from tests.support.commands import Commands
+from tests.support.databases import Databases, databases
+from tests.support.looking import stop_looking
 from tests.support.memory import in_memory
 from tests.support.pubsub import Channel, PubSubSide
 from tests.support.roles_of_tests import ROLES
 
 # The fixtures of those who emit are ours too.
-pytest_plugins = ["relay.testing.plugin"]
+pytest_plugins = [
+    "relay.testing.plugin",
+    "tests.plugins.order",
+    "tests.plugins.side_by_side",
+    "tests.plugins.durations",
+]
 
 # How long an example takes is the machine's: beside other work one that stalls for 0.2 s fails, and not when it is
 # tried again. What hangs ends by pytest's own timeout.
@@ -55,9 +62,23 @@ def template(outbox_template: str) -> str:
     return outbox_template
 
 
+@pytest.fixture(scope="session")
+def outbox_databases(outbox_postgres_url: str, outbox_template: str) -> Iterator[Databases]:
+    """Databases with an outbox, handed on from test to test."""
+    with databases(outbox_postgres_url, outbox_template) as made:
+        yield made
+
+
+@pytest.fixture
+def outbox_database(outbox_databases: Databases) -> Iterator[str]:
+    """The URL of a database with an empty outbox."""
+    with outbox_databases.handed() as url:
+        yield url
+
+
 @pytest.fixture
 def database(outbox_database: str) -> str:
-    """The URL of a database with an empty outbox."""
+    """The same, by a shorter name."""
     return outbox_database
 
 
@@ -69,10 +90,17 @@ def inbox_template(outbox_template: str, outbox_postgres_url: str) -> Iterator[s
         yield str(conninfo_to_dict(url)["dbname"])
 
 
+@pytest.fixture(scope="session")
+def inbox_databases(outbox_postgres_url: str, inbox_template: str) -> Iterator[Databases]:
+    """The same with an inbox."""
+    with databases(outbox_postgres_url, inbox_template) as made:
+        yield made
+
+
 @pytest.fixture
-def inbox_database(inbox_template: str, outbox_postgres_url: str) -> Iterator[str]:
-    """One with an outbox and an inbox."""
-    with fresh_database(outbox_postgres_url, inbox_template) as url:
+def inbox_database(inbox_databases: Databases) -> Iterator[str]:
+    """The URL of a database with an empty outbox and an empty inbox."""
+    with inbox_databases.handed() as url:
         yield url
 
 
@@ -81,6 +109,13 @@ def bare_database(stack: Stack) -> Iterator[str]:
     """The URL of a database without an outbox."""
     with fresh_database(stack.database_url) as url:
         yield url
+
+
+@pytest.fixture(autouse=True)
+def _looks_end() -> Iterator[None]:
+    """End the test's own sessions on its databases."""
+    yield
+    stop_looking()
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.commands import ROOT
 
+pytestmark = pytest.mark.slow("installs an environment")
+
 # As if the package were not installed: what stands for it in sys.modules cannot be imported.
 RUN_WITHOUT = """
 import runpy, sys

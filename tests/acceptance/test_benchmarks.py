@@ -20,6 +20,8 @@ from benchmarks.topic import Topic
 from relay.dev.stack import Stack
 from tests.support.commands import ROOT
 
+pytestmark = pytest.mark.slow("starts the programs of the benchmark")
+
 
 @pytest.fixture
 def stand(stack: Stack, database: str, monkeypatch: pytest.MonkeyPatch) -> Stand:

@@ -53,6 +53,7 @@ select delivery_id, string_agg(what, ' ' order by history.id)
 Database = psycopg.Connection[tuple[Any, ...]]
 
 
+@pytest.mark.slow("runs an example to its end")
 def test_every_clip_is_whole_although_a_worker_is_killed() -> None:
     """The example says so, tells the story of a clip in its order, and ends as a program that succeeded."""
     done = subprocess.run(
@@ -80,6 +81,7 @@ def test_every_clip_is_whole_although_a_worker_is_killed() -> None:
             assert story, f"nothing says {what} there: {done.stdout}"
 
 
+@pytest.mark.slow("kills the processes of an example for seconds")
 def test_every_clip_is_whole_whoever_is_killed(inbox_database: str, tmp_path: Path) -> None:
     """Encoders die, and workers while they encode and between upload and completion; no half is ever to be seen."""
     store = tmp_path / "store"

@@ -10,6 +10,8 @@ import pytest
 from tests.support.commands import ROOT
 from tests.support.wheel import built_wheel
 
+pytestmark = pytest.mark.slow("installs an environment")
+
 # All of the SDK but what counts metrics, what tests use and what speaks to Postgres; then the names of everything that
 # was loaded.
 LOAD_ALL = """

@@ -17,6 +17,8 @@ from tests.support.pubsub import Channel, PubSubSide, event_ids
 from tests.support.roles import procfile
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.slow("builds the image without an engine")
+
 
 @pytest.fixture(scope="module")
 def image() -> Iterator[Image]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import psycopg
+import pytest
 
 from examples.invoices.__main__ import CONSUMER, PROVIDER, SERVICE, SETTINGS, order
 from examples.invoices.invoicing import drawn
@@ -44,6 +45,7 @@ select (select count(*) from inbox_deliveries where state in ('pending', 'proces
 Database = psycopg.Connection[tuple[Any, ...]]
 
 
+@pytest.mark.slow("runs an example to its end")
 def test_every_order_has_its_invoice_and_its_email() -> None:
     """The example says so, and ends as a program that succeeded."""
     done = subprocess.run(
@@ -56,6 +58,7 @@ def test_every_order_has_its_invoice_and_its_email() -> None:
     assert "20 emails were sent" in done.stdout
 
 
+@pytest.mark.slow("kills the processes of an example for seconds")
 def test_one_invoice_and_one_email_an_order_whoever_is_killed(inbox_database: str, tmp_path: Path) -> None:
     """Consumers die while they render, in the middle of their transactions and while they mail; clients wait on."""
     environment = equipped(inbox_database, "invoices", **SHORT)

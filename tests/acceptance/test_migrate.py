@@ -167,6 +167,7 @@ def test_a_start_that_leads_nowhere_is_refused(migrate: Commands) -> None:
     assert "--from goes with --sql" in complaint(migrate("migrate", "--from", "1"), 2)
 
 
+@pytest.mark.slow("starts many processes")
 def test_all_of_many_starts_succeed(migrate: Commands, bare_database: str) -> None:
     """Eight processes: one does the work, the others wait for it."""
     command, environment = migrate._command(("migrate",)), migrate._environment({})

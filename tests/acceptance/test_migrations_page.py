@@ -22,6 +22,8 @@ from relay.postgres.ladder import Ladder
 from relay.postgres.schema import Versions
 from tests.support.commands import ROOT
 
+pytestmark = pytest.mark.slow("follows a page, process by process")
+
 PAGE = (ROOT / "docs/migrations.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^```python\n# ([\w./]+).*\n((?:(?!```).*\n)*)```$", PAGE, re.MULTILINE))
 BY_RELAY, AS_SQL, BY_ALEMBIC, BY_DJANGO, OF_INBOX = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -23,6 +23,8 @@ from tests.support.releases import (
 from tests.support.roles_of_tests import ROLES
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.slow("installs the release before this one")
+
 NEIGHBOURS = (NEWEST - 1, NEWEST + 1)
 
 

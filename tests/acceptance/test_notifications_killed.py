@@ -13,9 +13,12 @@ import pytest
 from examples.notifications import outside
 from examples.notifications.__main__ import CONSUMER
 from examples.programs import equipped
+from tests.support.looking import asked
 from tests.support.mortal import Mortal
-from tests.support.notifications import asked, environment_of, held, outside_at_work, waits
+from tests.support.notifications import environment_of, held, outside_at_work, waits
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.slow("kills the processes of an example for seconds")
 
 # Where one phone of each kind is in each of two regions.
 ENDS = {

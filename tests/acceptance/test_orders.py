@@ -7,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import psycopg
+import pytest
 
 from examples.orders.__main__ import BILLING, RELAY, SERVICE, order, prepared
 from examples.programs import served
@@ -22,6 +23,7 @@ SOURCES = ("service.py", "billing.py", "__main__.py", "__init__.py")
 MOST_LINES = 199
 
 
+@pytest.mark.slow("runs an example to its end")
 def test_every_order_has_its_invoice() -> None:
     """The example says so, and ends as a program that succeeded."""
     done = subprocess.run(
@@ -31,6 +33,7 @@ def test_every_order_has_its_invoice() -> None:
     assert "100 of them have their invoice" in done.stdout
 
 
+@pytest.mark.slow("kills the processes of an example for seconds")
 def test_one_invoice_an_order_whoever_is_killed(tmp_path: Path) -> None:
     """The relay and the consumer die again and again while orders come in; nothing is billed twice or forgotten."""
     with Stack.start() as stack:

@@ -22,6 +22,7 @@ from relay.dev.stack import PROJECT_ID, Part, Stack
 from relay.outbox import schema
 from tests.support.commands import ROOT, Commands, terminate
 from tests.support.forked import Running
+from tests.support.looking import asked
 from tests.support.outbox import PENDING, PUBLISHED, count, event
 from tests.support.pubsub import Channel, PubSubSide, event_ids
 from tests.support.roles_of_tests import as_emitter
@@ -67,17 +68,14 @@ def execute(url: str, statement: str) -> None:
 
 def is_claimed(url: str) -> bool:
     """Whether somebody holds the rows' locks."""
-    with psycopg.connect(url) as connection:
-        return not connection.execute("select id from outbox_events for update skip locked").fetchall()
+    return not asked(url, "select id from outbox_events for update skip locked")
 
 
 def waits_for_a_lock(url: str) -> bool:
     """Whether some session of this database waits for an advisory lock."""
-    with psycopg.connect(url) as connection:
-        waiting = connection.execute(
-            "select 1 from pg_stat_activity where datname = current_database() and wait_event = 'advisory'"
-        )
-        return waiting.fetchone() is not None
+    return bool(
+        asked(url, "select from pg_stat_activity where datname = current_database() and wait_event = 'advisory'")
+    )
 
 
 @contextmanager
@@ -413,6 +411,7 @@ def test_a_signal_while_the_packages_are_loaded_is_a_quiet_end(
     assert said == ""
 
 
+@pytest.mark.slow("runs the demo")
 def test_ctrl_c_ends_the_demo_in_one_line() -> None:
     """Whoever has seen enough is told that nothing is left behind."""
     with subprocess.Popen(

@@ -194,6 +194,7 @@ def test_operating_it(relay: Commands) -> None:
         assert done.returncode == 0, (line, done.stdout, done.stderr)
 
 
+@pytest.mark.slow("follows the README, process by process")
 async def test_trying_it_in_two_terminals(tmp_path: Path) -> None:
     """The programs as they stand there emit, publish and consume on what `relay dev` prints, and recognise a copy."""
     (tmp_path / "emit.py").write_text(snippet("python", "emit(connection"))
@@ -224,6 +225,7 @@ async def test_trying_it_in_two_terminals(tmp_path: Path) -> None:
     assert code == 0, log
 
 
+@pytest.mark.slow("follows the README, process by process")
 def test_working_on_the_embedded_servers(tmp_path: Path) -> None:
     """`relay dev` runs a command in its environment: the tick finds a migrated outbox."""
     ((_, *arguments),) = commands("relay dev --")

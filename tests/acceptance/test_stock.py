@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 
 from examples.programs import prepared
 from examples.stock.__main__ import CONSUMER, LOW, ORDERED, is_settled, sell
@@ -28,6 +29,7 @@ MOST_LINES = 199
 Shop = psycopg.Connection[Any]
 
 
+@pytest.mark.slow("runs an example to its end")
 def test_what_is_low_is_on_order() -> None:
     """The example says so, and ends as a program that succeeded."""
     done = subprocess.run(
@@ -37,6 +39,7 @@ def test_what_is_low_is_on_order() -> None:
     assert "28 are on order" in done.stdout
 
 
+@pytest.mark.slow("kills the processes of an example for seconds")
 def test_one_order_a_crossing_whoever_is_killed(tmp_path: Path) -> None:
     """Two processes die in turn while products fall, recover and fall again; what recovered in time is not ordered."""
     with Stack.start([Part.POSTGRES]) as stack, supplier() as (url, orders):

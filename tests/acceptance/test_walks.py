@@ -17,6 +17,8 @@ import pytest
 
 from tests.support.commands import ROOT, Commands, exported
 
+pytestmark = pytest.mark.slow("follows a page, process by process")
+
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SECONDS = 60.0
 

@@ -11,6 +11,8 @@ from consumers.inbox.schema import INBOX
 from tests.support.commands import ROOT
 from tests.support.wheel import built_wheel
 
+pytestmark = pytest.mark.slow("builds and installs the wheel")
+
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -56,6 +56,7 @@ def _require_whole(database: str, place: Path) -> None:
     assert not exists(database, f"archive.{export.sealed}")
 
 
+@pytest.mark.slow("a kill at every step")
 @pytest.mark.parametrize("point", Point)
 def test_a_month_goes_on_wherever_it_was_killed(database: str, tmp_path: Path, point: Point) -> None:
     """At the first time that it comes by the place, and at the next one, if there is one."""

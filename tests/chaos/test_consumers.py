@@ -92,6 +92,7 @@ async def test_each_event_has_one_effect_though_each_is_delivered_twice(site: Si
     print(f"\n{len(events)} events, {2 * len(events)} messages, {PROCESSES} processes: effects {len(found)}")  # noqa: T201 -- the figure
 
 
+@pytest.mark.slow("kills processes for seconds")
 @pytest.mark.timeout(400)
 async def test_a_kill_repeats_only_effects_whose_completion_it_prevented(site: Site) -> None:
     """One process is killed every second; what Redis cannot close is the moment between effect and completion."""
@@ -120,6 +121,7 @@ async def test_a_kill_repeats_only_effects_whose_completion_it_prevented(site: S
     assert not outside, outside
 
 
+@pytest.mark.slow("an outage of seconds")
 @pytest.mark.timeout(400)
 async def test_a_redis_that_hangs_repeats_and_loses_nothing(site: Site) -> None:
     """Consumers wait for it, with the effects that they had; the lease is longer."""
@@ -139,6 +141,7 @@ async def test_a_redis_that_hangs_repeats_and_loses_nothing(site: Site) -> None:
     print(f"\nRedis paused {PAUSE_SECONDS} s: {len(found)} events, lost 0, repeated 0, no restart")  # noqa: T201 -- the figure
 
 
+@pytest.mark.slow("an outage of seconds")
 @pytest.mark.timeout(400)
 async def test_a_redis_that_forgets_repeats_what_is_delivered_again_and_loses_nothing(site: Site) -> None:
     """A restart without persistence: an event that was processed before, and is delivered behind it, is new again."""

@@ -39,6 +39,7 @@ async def in_turns(one: Drain, other: Drain, rows: int) -> tuple[float, float]:
     return seconds[0], seconds[1]
 
 
+@pytest.mark.slow("drains a large backlog twice")
 @pytest.mark.parametrize(
     ("statement", "safe"),
     [("select 1", ROWS // 2), ("select pg_current_xact_id()", 0)],

@@ -23,6 +23,7 @@ from relay.postgres.schema import Versions
 from relay.testing import fresh_database
 from tests.support.chaos import FULL, sized
 from tests.support.consuming import Booking, booking, publish
+from tests.support.looking import asked
 from tests.support.pubsub import Channel, PubSubSide
 from tests.support.waiting import until
 
@@ -73,8 +74,7 @@ class Site:
 
     def ask(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """What the database answers, as soon as it does."""
-        with psycopg.connect(self.database, autocommit=True) as connection:
-            return connection.execute(statement.encode(), values).fetchall()
+        return asked(self.database, statement.encode(), values)
 
     def settled(self, events: int) -> bool:
         """Whether so many deliveries are done or failed."""
@@ -119,6 +119,7 @@ class Watch:
         self._over.set()
 
 
+@pytest.mark.slow("kills processes for seconds")
 @pytest.mark.timeout(1_200)
 async def test_effects_are_there_exactly_once_though_processes_are_killed_and_postgres_restarts(site: Site) -> None:
     """A kill a second, and two crashes of Postgres: each effect is there once, and no delivery is stuck."""

@@ -242,8 +242,11 @@ class Model(RuleBasedStateMachine):
 
 # When something is found, five minutes are for finding the shortest way to it.
 @pytest.mark.timeout(sized(480, 3_600))
+@pytest.mark.parametrize(
+    "sequences", [sized(8, 500), pytest.param(50, marks=pytest.mark.slow("as many sequences as take half a minute"))]
+)
 def test_no_sequence_of_steps_loses_repeats_reorders_or_charges_an_event(
-    database: str, monkeypatch: pytest.MonkeyPatch
+    database: str, sequences: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor strands one."""
     monkeypatch.setattr(crash_points, "reached", reached)
@@ -252,7 +255,7 @@ def test_no_sequence_of_steps_loses_repeats_reorders_or_charges_an_event(
     look_for_trouble(
         type("ModelHere", (Model,), {"url": database}),
         settings=settings(
-            max_examples=sized(50, 500),
+            max_examples=sequences,
             stateful_step_count=sized(40, 80),
             deadline=None,
             # The same sequences each time, but for those who want others.

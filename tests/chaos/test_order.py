@@ -170,6 +170,7 @@ def kill_one_every_second(
     return killed
 
 
+@pytest.mark.slow("kills processes for seconds")
 @pytest.mark.timeout(2 * LONG)
 async def test_order_under_kills_failures_and_locks(
     relay: Commands, database: str, pubsub: PubSubSide, audit: Audit, tmp_path: Path

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import psycopg
+import pytest
 from psycopg import IsolationLevel
 
 from relay import emit
@@ -64,6 +65,7 @@ async def test_late_commits_wake_a_relay_that_sleeps(database: str) -> None:
     assert soon(took), took[-5:]
 
 
+@pytest.mark.slow("waits for twenty times of day")
 async def test_scheduled_events_leave_at_their_time_while_the_relay_sleeps(database: str) -> None:
     """Each is scheduled while the relay sleeps, for some time in the next two seconds; none leaves early."""
     dice = random.Random(11)  # noqa: S311 -- a test's own

@@ -22,7 +22,7 @@ import pytest
 from google.pubsub_v1 import types
 
 from relay.dev.pubsub import PubSubEmulator
-from tests.support.brokers import MemoryService
+from tests.support.brokers import GOOGLE, MEMORY, ON_GOOGLE, OURS, MemoryService
 
 PROJECT = "projects/contract"
 PATIENCE = 10.0
@@ -30,7 +30,6 @@ PATIENCE = 10.0
 PULL_SECONDS = 3.5
 """How long one of several pulls waits. One that ended at a second would miss, now and then, what rests for a second."""
 
-OURS, GOOGLE, MEMORY = "ours", "google", "memory"
 _GOOGLE_JAR = "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*-all.jar"
 
 HANGS = True
@@ -244,7 +243,7 @@ def connect() -> Connect:
     return _connected
 
 
-@pytest.fixture(params=[OURS, GOOGLE])
+@pytest.fixture(params=[OURS, ON_GOOGLE])
 async def service(request: pytest.FixtureRequest) -> AsyncIterator[Service | MemoryService]:
     if request.param == MEMORY:
         yield MemoryService()

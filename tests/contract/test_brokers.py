@@ -26,7 +26,7 @@ from relay.dev.pubsub import Fault, PubSubEmulator
 from relay.dev.sandbox import Sandbox
 from relay.envelope import Message
 from relay.errors import BrokerError
-from tests.support.brokers import MemoryService
+from tests.support.brokers import MEMORY, ON_GOOGLE, OURS, MemoryService
 from tests.support.pubsub import GuardedPubSub, key_file
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ SECONDS = 10.0
 # What a loaded machine may add to a limit of ours.
 SLACK = 5.0
 # The last is the broker that those who emit have in their tests.
-every_broker = pytest.mark.parametrize("service", ["ours", "google", "memory"], indirect=True)
+every_broker = pytest.mark.parametrize("service", [OURS, ON_GOOGLE, MEMORY], indirect=True)
 REFUSED_OR_SILENT = {"UNAVAILABLE", "DEADLINE_EXCEEDED"}
 
 

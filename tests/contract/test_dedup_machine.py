@@ -192,8 +192,17 @@ async def _awaited(what: Any) -> Any:
     return await what
 
 
+long = pytest.mark.slow("as many sequences as take some seconds")
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("kind", "examples"), [(MEMORY, 150), (FAKE, 50), (SYNC_FAKE, 50), (SERVER, 40)])
+@pytest.mark.parametrize(
+    ("kind", "examples"),
+    [
+        *[(MEMORY, 40), (FAKE, 8), (SYNC_FAKE, 8), (SERVER, 8)],
+        *[pytest.param(*each, marks=long) for each in ((MEMORY, 150), (FAKE, 50), (SYNC_FAKE, 50), (SERVER, 40))],
+    ],
+)
 def test_the_promises_hold_in_any_order(kind: str, examples: int, request: pytest.FixtureRequest) -> None:
     """For two events, whoever does what and when."""
     url = request.getfixturevalue("stack").redis_url if kind == SERVER else ""

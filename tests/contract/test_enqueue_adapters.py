@@ -13,7 +13,7 @@ from idempotency import identity_of_text
 from relay.dev.stack import Stack
 from relay.errors import AutocommitError, InvalidEventError
 from relay.testing.databases import fresh_database
-from tests.support.emitters import EMITTERS, AlchemyRunSync, Awaited, Emitter
+from tests.support.emitters import EACH_LIBRARY, EMITTERS, AlchemyRunSync, Awaited, Emitter
 from tests.support.inbox import history, rows
 
 # What each way of writing a parameter would trip over.
@@ -27,7 +27,7 @@ def database(stack: Stack, inbox_template: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=EMITTERS)
+@pytest.fixture(params=EACH_LIBRARY)
 def service(request: pytest.FixtureRequest, database: str) -> Iterator[Emitter]:
     """A service on an empty inbox."""
     opened = EMITTERS[request.param](database)

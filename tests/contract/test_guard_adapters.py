@@ -13,7 +13,7 @@ from consumers.outdated import OutdatedError
 from relay.dev.stack import Stack
 from relay.errors import AutocommitError
 from relay.testing.databases import fresh_database
-from tests.support.emitters import EMITTERS, AlchemyRunSync, Awaited, Emitter
+from tests.support.emitters import EACH_LIBRARY, EMITTERS, AlchemyRunSync, Awaited, Emitter
 
 # What each way of writing a parameter would trip over, as a value and in the names of a table and a column.
 NASTY = "100 % of %s and %(a)s, :name, $1, {}, \\ and \\\\u0041 '' \" ? grüße 😀"
@@ -47,7 +47,7 @@ def database(stack: Stack, outbox_template: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=EMITTERS)
+@pytest.fixture(params=EACH_LIBRARY)
 def service(request: pytest.FixtureRequest, database: str) -> Iterator[Emitter]:
     """A handler's connection."""
     opened = EMITTERS[request.param](database)

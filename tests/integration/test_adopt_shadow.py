@@ -83,6 +83,7 @@ def test_a_row_that_is_no_event_is_named_by_its_id(database: str, values: dict[s
     assert SECRET not in said(found)
 
 
+@pytest.mark.slow("a large table, twice")
 def test_what_the_shadow_would_take_is_what_the_table_takes(database: str) -> None:
     """At the limit of a message's size, to the byte."""
     old.home_made(database)

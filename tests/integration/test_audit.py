@@ -435,6 +435,7 @@ async def test_an_audit_leaves_nothing_behind(hand: Hand, audit: Audit, channel:
     assert await hand.pubsub.drain(channel) == []
 
 
+@pytest.mark.slow("audits many events, twice")
 async def test_memory_does_not_grow_with_the_number_of_events(hand: Hand, audit: Audit, channel: Channel) -> None:
     """Eight times as many rows and messages take the same memory."""
     peaks = []

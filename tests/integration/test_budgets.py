@@ -22,9 +22,11 @@ from relay.postgres.connect import connect_async
 from relay.publisher.publisher import Publisher
 from tests.support.bench import Bench
 from tests.support.brokers import BrokerInHand
+from tests.support.looking import stop_looking
 from tests.support.outbox import event
 from tests.support.policies import policy
 from tests.support.roles_of_tests import as_relay
+from tests.support.sessions import until_alone
 
 # One line a message: F from the relay, B from the server.
 _MESSAGE = re.compile(r"^([FB])\t\d+\t(\w+)", re.MULTILINE)
@@ -160,12 +162,15 @@ async def test_an_event_is_written_once(bench: Bench) -> None:
         # Without images of whole pages, whose number depends on when the last checkpoint was.
         connection.execute("alter table outbox_events set (autovacuum_enabled = false)")
         full_page_writes = connection.execute("show full_page_writes").fetchone()
+        stop_looking()
+        until_alone(connection)  # a session reports what it counted when it ends: that would come after the reset
         connection.execute("select pg_stat_reset()")
         before = connection.execute("select pg_current_wal_insert_lsn()").fetchone()
         assert (await bench.run_once(bench.publisher_on(bench.outbox, batch_size=BATCH))).updated == 2 * BATCH
         assert before
         written = connection.execute("select pg_current_wal_insert_lsn() - %s::pg_lsn", before).fetchone()
-    await bench.outbox.close()  # a session reports what it counted when it ends, at the latest
+        await bench.outbox.close()
+        until_alone(connection)
     versions = bench.query(
         "select n_tup_upd, n_tup_ins, n_tup_del from pg_stat_user_tables where relname = 'outbox_events'"
     )

@@ -23,6 +23,8 @@ from tests.support.migrating import held_migrations
 from tests.support.outbox import event
 from tests.support.portrait import portrait, recorded
 
+pytestmark = pytest.mark.slow("starts Django again and again")
+
 NEWEST = ladder.newest()
 NAMES = [f"{each.version:04d}_{each.name}" for each in ladder.migrations()]
 

@@ -186,6 +186,7 @@ def test_a_test_case_of_django_sees_the_event(orders: str, tmp_path: Path) -> No
     assert emitted(orders) == []
 
 
+@pytest.mark.slow("installs a package of Node")
 def test_the_snippet_of_node_does_the_same(orders: str, tmp_path: Path) -> None:
     """With its package pg, from the registry."""
     if shutil.which("node") is None or (npm := shutil.which("npm")) is None:

@@ -22,6 +22,7 @@ from consumers.inbox.words import end_of
 from consumers.outcome import Done
 from consumers.testing import Fate, in_memory
 from relay.postgres.connect import connect_async
+from tests.support.sessions import count_statements
 from tests.support.waiting import until
 
 # One line a message: F from the consumer, B from the server.
@@ -86,7 +87,7 @@ def _arrival(number: int) -> Arrival:
 def counting(inbox_database: str) -> Iterator[psycopg.Connection[Any]]:
     """A connection to an inbox whose server counts what it is asked, and that nobody vacuums meanwhile."""
     with psycopg.connect(inbox_database, autocommit=True) as connection:
-        connection.execute("create extension pg_stat_statements")
+        count_statements(connection)
         for table in ("inbox_deliveries", "inbox_leases", "inbox_history"):
             connection.execute(f"alter table {table} set (autovacuum_enabled = false)".encode())
         yield connection

@@ -25,9 +25,9 @@ from tests.support.big_inbox import (
     TYPES,
     fill,
 )
-from tests.support.plans import nodes, plan_of, prepare, tables
+from tests.support.plans import analysed_for_now, nodes, plan_of, prepare, tables
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow("fills an inbox with a million rows"), pytest.mark.timeout(300)]
 
 ROWS = 100
 ID, READY_INDEX, KEYED, SUSPECT = (f"inbox_deliveries_{name}" for name in ("pkey", "ready", "keyed", "suspect"))
@@ -63,7 +63,7 @@ def filled(stack: Stack, inbox_template: str) -> Iterator[str]:
 @pytest.fixture
 def connection(filled: str) -> Iterator[psycopg.Connection[Any]]:
     """A consumer's transaction on them, rolled back."""
-    with psycopg.connect(filled, prepare_threshold=None) as connection:
+    with analysed_for_now(filled), psycopg.connect(filled, prepare_threshold=None) as connection:
         enter(connection)
         yield connection
         connection.rollback()

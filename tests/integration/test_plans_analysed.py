@@ -15,6 +15,8 @@ from relay.outbox.statements import statement
 from relay.testing.databases import fresh_database
 from tests.support.plans import GLANCE, explain, prepare, run, scans_of, touching
 
+pytestmark = pytest.mark.slow("fills and analyses four large tables")
+
 ROWS = 20_000
 # What a statement may touch beyond the rows that it answers with.
 FEW = 20

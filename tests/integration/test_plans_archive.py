@@ -11,7 +11,7 @@ from relay.testing import fresh_database
 from relay.upkeep.archive import catalog
 from relay.upkeep.archive.rows import Walk
 from relay.upkeep.archive.session import Session, ask
-from tests.support.plans import nodes
+from tests.support.plans import analysed_for_now, nodes
 
 ROWS, PAGE = 300_000, 1_000
 FILL = f"""
@@ -40,7 +40,7 @@ def filled(stack: Stack) -> Iterator[str]:
 )
 def test_a_page_is_read_along_the_key(filled: str, table: str, last: Sequence[str], *, analysed: bool) -> None:
     """No sort, no row but those of the page, from wherever the last one ended."""
-    with psycopg.connect(filled, autocommit=True) as connection:
+    with analysed_for_now(filled), psycopg.connect(filled, autocommit=True) as connection:
         session = Session(connection, "public")
         oid = catalog.oid_of(session, "archive", table)
         assert oid

@@ -13,7 +13,7 @@ from relay.testing.databases import fresh_database
 from tests.support.big_outbox import BLOCKED, DUE, FRESH, KEYS, fill
 from tests.support.plans import GLANCE, explain
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow("fills a table with 1.7 million rows"), pytest.mark.timeout(300)]
 
 ROWS = 1_000
 FRESH_INDEX, DELAYED_INDEX, ORDERED_INDEX = "outbox_events_fresh", "outbox_events_delayed", "outbox_events_ordered"

@@ -15,7 +15,9 @@ from relay.dev.stack import Stack
 from relay.postgres.statements import numbers, texts
 from relay.postgres.wire import prepared
 from relay.testing.databases import fresh_database
-from tests.support.plans import nodes
+from tests.support.plans import analysed_for_now, nodes
+
+pytestmark = pytest.mark.slow("fills an inbox with a million rows")
 
 ROWS = 200_000
 FILL = """
@@ -61,7 +63,7 @@ def filled(stack: Stack, inbox_template: str) -> Iterator[str]:
 @pytest.fixture
 def connection(filled: str) -> Iterator[psycopg.Connection[Any]]:
     """An operator's session on it, rolled back."""
-    with psycopg.connect(filled, prepare_threshold=None) as connection:
+    with analysed_for_now(filled), psycopg.connect(filled, prepare_threshold=None) as connection:
         entering = {"search_path": '"public"', "local": True, "statement_ms": "10000"}
         ClientCursor(connection).execute(statement("enter"), entering)
         yield connection

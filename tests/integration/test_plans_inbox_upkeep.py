@@ -14,7 +14,9 @@ from relay.postgres.statements import search_path
 from relay.testing.databases import fresh_database
 from tests.support.moving import page_of
 from tests.support.moving import visited as visited_by
-from tests.support.plans import prepare, scans_of
+from tests.support.plans import analysed_for_now, prepare, scans_of
+
+pytestmark = pytest.mark.slow("fills a large inbox")
 
 DELIVERIES, PAGE = 200_000, 500
 KEY = "inbox_deliveries_pkey"
@@ -54,7 +56,7 @@ def filled(inbox_template: str, outbox_postgres_url: str) -> Iterator[str]:
 @pytest.fixture(params=[False, True], ids=["never analysed", "analysed"])
 def connection(filled: str, request: pytest.FixtureRequest) -> Iterator[psycopg.Connection[Any]]:
     """A session of the inbox, rolled back."""
-    with psycopg.connect(filled, prepare_threshold=None) as connection:
+    with analysed_for_now(filled), psycopg.connect(filled, prepare_threshold=None) as connection:
         connection.execute(
             statement("enter"), {"search_path": search_path("public"), "statement_ms": "30000", "local": True}
         )

@@ -13,6 +13,8 @@ from relay.testing.databases import fresh_database
 from relay.upkeep.statements import statement
 from tests.support.plans import prepare, scans_of
 
+pytestmark = pytest.mark.slow("fills a large table")
+
 RUNS, JOBS = 1_000_000, 20
 # Twenty jobs: one of them runs each second; of each a hundredth of the runs failed, as many
 # were done with an error, and one in all is at work.

@@ -96,6 +96,7 @@ def connection(bare_database: str) -> Iterator[psycopg.Connection[Any]]:
         yield opened
 
 
+@pytest.mark.slow("starts another Postgres")
 def test_every_version_of_postgres_takes_every_step_and_emits(any_server: str) -> None:
     """Nothing in the SQL is newer than the oldest version that is supported."""
     with fresh_database(any_server) as url, psycopg.connect(url) as connection:

@@ -12,6 +12,7 @@ from relay.upkeep.archive.archive import Archive
 from relay.upkeep.archive.bounds import Bounds
 from relay.upkeep.archive.place import Place
 from relay.upkeep.table_name import TableName
+from tests.support.looking import session
 
 EVENTS = "id bigint, age timestamptz not null, payload jsonb"
 FIRST, SECOND, THIRD = "2026-01", "2026-02", "2026-03"
@@ -70,8 +71,7 @@ class Shelf:
 
     def say(self, statement: str, *names: sql.Composable) -> None:
         """Something to the database, as its owner."""
-        with psycopg.connect(self.database) as connection:
-            connection.execute(sql.SQL(statement).format(*names))
+        session(self.database).execute(sql.SQL(statement).format(*names))
 
 
 def archive(database: str, place: Path | str, bounds: Bounds | None = None, **settings: str) -> Archive:

@@ -4,14 +4,13 @@ import asyncio
 import time
 from typing import Any
 
-import psycopg
-
 from relay import emit
 from relay.kernel.runner import Budget, Report
 from relay.outbox.outbox import Outbox
 from relay.postgres.connect import connect_async
 from relay.publisher.publisher import Publisher
 from tests.support.brokers import BrokerInHand
+from tests.support.looking import asked, session
 from tests.support.outbox import event
 from tests.support.policies import policy
 from tests.support.roles_of_tests import as_emitter, as_relay
@@ -49,7 +48,8 @@ class Bench:
 
     def emit(self, *numbers: int, **fields: Any) -> list[str]:
         """Commit events; answer with their ids."""
-        with psycopg.connect(as_emitter(self.url)) as connection:
+        connection = session(as_emitter(self.url))
+        with connection.transaction():
             return [str(emitted.event_id) for emitted in emit(connection, [event(n, **fields) for n in numbers])]
 
     def attempts(self) -> list[Any]:
@@ -65,5 +65,4 @@ class Bench:
 
     def query(self, text: str) -> list[Any]:
         """Ask the database."""
-        with psycopg.connect(self.url) as connection:
-            return connection.execute(text.encode()).fetchall()
+        return asked(self.url, text.encode())

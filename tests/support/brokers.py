@@ -4,8 +4,19 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from relay.envelope import Message
 from relay.testing import MemoryBroker
+
+OURS, GOOGLE, MEMORY = "ours", "google", "memory"
+ON_GOOGLE = pytest.param(
+    GOOGLE,
+    marks=[
+        pytest.mark.slow("Google's emulator takes seconds to start, and to each test"),
+        pytest.mark.xdist_group(GOOGLE),  # in one process: each would start a virtual machine of Java of its own
+    ],
+)
 
 
 class BrokerInHand(MemoryBroker):

@@ -11,6 +11,7 @@ import asyncpg
 import django
 import psycopg
 import psycopg2
+import pytest
 import sqlalchemy as sa
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
@@ -450,3 +451,20 @@ EMITTERS: dict[str, Callable[[str], Emitter]] = {
         for driver in ("psycopg", "asyncpg")
     },
 }
+
+# One of each library, and of each way in which it is waited for. What rests on `emit` need not be shown for more of
+# them each time.
+_EACH_LIBRARY = {
+    "Psycopg",
+    "PsycopgAsync",
+    "Psycopg2",
+    "Asyncpg",
+    "DjangoConnection",
+    "AlchemySession-psycopg2",
+    "AlchemyAsyncSession-asyncpg",
+    "AlchemyRunSync-psycopg",
+}
+EACH_LIBRARY = [
+    pytest.param(name, marks=[] if name in _EACH_LIBRARY else pytest.mark.slow("a library that another stands for"))
+    for name in EMITTERS
+]

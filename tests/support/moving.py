@@ -20,6 +20,8 @@ from relay.upkeep.position import Scheduled
 from relay.upkeep.shelf import Shelf
 from relay.upkeep.table import Table
 from relay.upkeep.transactions import Transactions
+from tests.support import looking
+from tests.support.looking import session
 from tests.support.plans import tables
 
 
@@ -50,15 +52,13 @@ async def move(
 
 def do(database: str, *statements: str) -> None:
     """Run SQL."""
-    with psycopg.connect(database, autocommit=True) as connection:
-        for statement in statements:
-            connection.execute(statement.encode())
+    for statement in statements:
+        session(database).execute(statement.encode())
 
 
 def asked(database: str, query: str) -> list[Any]:
     """What a query answers, as one value a row."""
-    with psycopg.connect(database) as connection:
-        return [row[0] for row in connection.execute(query.encode())]
+    return [row[0] for row in looking.asked(database, query.encode())]
 
 
 def where_they_are(database: str, *tables: str) -> dict[str, list[str]]:

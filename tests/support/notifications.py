@@ -24,12 +24,6 @@ def environment_of(database: str, url: str, files: Path) -> dict[str, str]:
     return {**os.environ, **SETTINGS, **SHORT, **places}
 
 
-def asked(database: str, query: str) -> list[tuple[Any, ...]]:
-    """What the database says."""
-    with psycopg.connect(database) as connection:
-        return connection.execute(query.encode()).fetchall()
-
-
 @contextmanager
 def outside_at_work() -> Iterator[str]:
     """The services and the provider in a thread; what they were called with is in `outside.calls`."""

@@ -11,6 +11,8 @@ from relay.adopt.comparison import Comparison, compare
 from relay.adopt.moving import Moved
 from relay.adopt.session import Session
 from relay.postgres.connect import connect
+from tests.support.looking import asked
+from tests.support.looking import session as looking
 
 HOME_MADE = """
 create schema shop;
@@ -63,20 +65,17 @@ def home_made(url: str, rows: int = 0, sent: int = 0) -> None:
     """Make the home-made table, with so many rows, of which the first so many are sent."""
     run(url, HOME_MADE)
     if rows:
-        with psycopg.connect(url) as connection:
-            connection.execute(FILL.replace("% ", "%% "), {"rows": rows, "sent": sent})
+        looking(url).execute(FILL.replace("% ", "%% "), {"rows": rows, "sent": sent})
 
 
 def run(url: str, statements: str) -> None:
     """Run statements of a test in one transaction."""
-    with psycopg.connect(url) as connection:
-        connection.execute(statements.encode())
+    looking(url).execute(statements.encode())  # several statements in one message are one transaction
 
 
 def rows_of(url: str, query: str) -> Sequence[tuple[Any, ...]]:
     """What a test asks of the database."""
-    with psycopg.connect(url) as connection:
-        return connection.execute(query.encode()).fetchall()
+    return asked(url, query.encode())
 
 
 def nothing(_: str, __: int) -> None:

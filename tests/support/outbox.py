@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import psycopg
-
 from relay import Event
+from tests.support.looking import asked
 
 
 def event(number: int = 0, **fields: Any) -> Event:
@@ -22,9 +21,8 @@ def event(number: int = 0, **fields: Any) -> Event:
 
 def count(url: str, condition: str = "true") -> int:
     """How many rows of the outbox meet a condition."""
-    with psycopg.connect(url) as connection:
-        row = connection.execute(f"select count(*) from outbox_events where {condition}".encode()).fetchone()  # noqa: S608 -- a test's own words
-    return int(row[0]) if row else 0
+    ((found,),) = asked(url, f"select count(*) from outbox_events where {condition}".encode())  # noqa: S608 -- a test's own words
+    return int(found)
 
 
 PUBLISHED = "published_at is not null"

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -85,3 +86,25 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for child in plan.get("Plans", []):
         yield from nodes(child)
+
+
+_SIZES = "select oid, relpages, reltuples, relallvisible from pg_class where oid >= 16384"
+_AS_BEFORE = """
+update pg_class as c
+   set relpages = before.relpages, reltuples = before.reltuples, relallvisible = before.relallvisible
+  from unnest(%s::oid[], %s::integer[], %s::real[], %s::integer[]) as before (oid, relpages, reltuples, relallvisible)
+ where c.oid = before.oid
+   and (c.relpages, c.reltuples, c.relallvisible)
+       is distinct from (before.relpages, before.reltuples, before.relallvisible)
+"""
+
+
+@contextmanager
+def analysed_for_now(url: str) -> Iterator[None]:
+    """Undo at the end of the block what an ANALYZE leaves in pg_class even where it is rolled back: its sizes."""
+    with psycopg.connect(url, autocommit=True) as owner:
+        before = owner.execute(_SIZES).fetchall()
+        try:
+            yield
+        finally:
+            owner.execute(_AS_BEFORE, list(map(list, zip(*before, strict=True))))

@@ -17,6 +17,7 @@ from relay.outbox.sleep import Sleeper
 from relay.postgres.connect import connect_async
 from tests.support.bench import Bench
 from tests.support.brokers import BrokerInHand
+from tests.support.looking import asked
 from tests.support.roles_of_tests import as_relay
 from tests.support.waiting import until_async
 
@@ -98,8 +99,7 @@ class SleepingRelay:
         await until_async(lambda: self._published(event_ids), f"{len(event_ids)} events are published")
 
     async def _asleep(self) -> bool:
-        async with await psycopg.AsyncConnection.connect(self.bench.url) as connection:
-            return bool(await (await connection.execute(ASLEEP)).fetchone())
+        return bool(asked(self.bench.url, ASLEEP))
 
     async def _published(self, event_ids: Sequence[str]) -> bool:
         return all(event_id in self.broker.taken for event_id in event_ids)

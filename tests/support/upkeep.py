@@ -19,6 +19,7 @@ from consumers.inbox.session import Session
 from relay.kernel.runner import Budget, Report, Runner
 from relay.postgres.connect import connect_async
 from relay.upkeep.table import Destination
+from tests.support.looking import asked
 from tests.support.waiting import until_async
 
 FILL = """
@@ -70,9 +71,8 @@ def states(database: str) -> dict[str, int]:
 
 def count(database: str, query: str) -> int:
     """What a query counts."""
-    with psycopg.connect(database) as connection:
-        (found,) = connection.execute(query.encode()).fetchone() or (0,)
-        return int(found)
+    ((found,),) = asked(database, query.encode())
+    return int(found)
 
 
 async def somebody_waits(database: str, query: str = "wait_event_type = 'Lock'") -> None:

@@ -456,6 +456,7 @@ def test_a_package_says_that_it_is_typed(package: str) -> None:
     assert resources.files(package.partition(".")[0]).joinpath("py.typed").is_file()
 
 
+@pytest.mark.slow("runs a type checker over the packages")
 @pytest.mark.timeout(300)
 def test_a_users_type_checker_takes_good_usage_and_refuses_bad(tmp_path: Path) -> None:
     """Most mistakes are then found before any test runs."""

@@ -19,6 +19,7 @@ from relay.postgres.connect import connect_async
 from tests.support.inbox import history, leases, row, rows
 from tests.support.inbox_at_work import comes_about, happens, running
 from tests.support.inbox_rows import store
+from tests.support.sessions import count_statements
 
 MANY = 10
 
@@ -213,7 +214,7 @@ async def test_a_heavy_handler_leaves_the_others_their_permits(inbox_database: s
 async def test_every_fifteen_seconds_one_statement_renews_all_leases(inbox_database: str) -> None:
     """Ten handlers run for three leases: twelve heartbeats, each for all ten, and nobody else gets them."""
     with psycopg.connect(inbox_database, autocommit=True) as connection:
-        connection.execute("create extension pg_stat_statements")
+        count_statements(connection)
     desk = Desk()
     async with running(inbox_database, desk) as deliveries:
         events = [deliveries.publish("order.paid", number) for number in range(MANY)]

@@ -13,7 +13,7 @@ from consumers.inbox.table import Identity, Table
 from idempotency import StoreUnavailableError
 from relay.postgres.connect import connect_async
 from relay.testing.databases import fresh_database
-from tests.support.plans import Prepared, prepare, scans_of
+from tests.support.plans import Prepared, analysed_for_now, prepare, scans_of
 
 FINISHED = 200_000
 WAITING = 300
@@ -172,11 +172,12 @@ def large(outbox_postgres_url: str, inbox_template: str) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.slow("fills a large inbox")
 @pytest.mark.parametrize("analysed", [False, True], ids=["never analysed", "analysed"])
 @pytest.mark.parametrize("plan", ["force_custom_plan", "force_generic_plan"])
 def test_a_look_reads_what_it_counts_and_nothing_else(large: str, analysed: bool, plan: str) -> None:  # noqa: FBT001
     """By the index of each, however many deliveries are over, and whatever the statistics say."""
-    with psycopg.connect(large) as connection:
+    with analysed_for_now(large), psycopg.connect(large) as connection:
         if analysed:
             connection.execute("analyze inbox_deliveries")
         connection.execute(f"set local plan_cache_mode = {plan}".encode())
@@ -198,7 +199,7 @@ def test_a_look_reads_what_it_counts_and_nothing_else(large: str, analysed: bool
 
 def test_a_look_at_a_long_queue_ends_where_it_may(large: str) -> None:
     """Of thousands it reads as many as it is asked for."""
-    with psycopg.connect(large) as connection:
+    with analysed_for_now(large), psycopg.connect(large) as connection:
         for kind in ({}, {"key": "k"}, {"state": "sent"}, {"state": "failed"}, {"suspect": True}):
             insert(connection, rows=4_000, **kind)
         connection.execute("analyze inbox_deliveries")

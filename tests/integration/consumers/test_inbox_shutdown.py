@@ -14,6 +14,7 @@ from consumers.events import ConsumerStopped, Fate
 from consumers.testing import in_memory
 from tests.support.inbox import history, leases, row, rows
 from tests.support.inbox_at_work import comes_about, happens, running
+from tests.support.looking import stop_looking
 
 
 async def test_a_handler_that_is_late_is_cancelled_and_its_delivery_free_at_once(inbox_database: str) -> None:
@@ -143,6 +144,7 @@ async def test_the_database_is_let_go_of_last(inbox_database: str) -> None:
     assert order[0] == "handled"
     assert order[1] != "closed with 0 sessions"
     assert stopped.abandoned == ()
+    stop_looking()
     # The server takes a moment to end what it was told to end.
     await comes_about(lambda: _sessions(inbox_database) == 0, "no session is left")
     assert (row(inbox_database, first)["state"], row(inbox_database, waiting)["state"]) == ("done", "pending")

@@ -8,7 +8,9 @@ import pytest
 
 from consumers.inbox.session import statement
 from relay.testing.databases import fresh_database
-from tests.support.plans import prepare, scans_of
+from tests.support.plans import analysed_for_now, prepare, scans_of
+
+pytestmark = pytest.mark.slow("fills a large inbox")
 
 FINISHED = 50_000
 OTHERS = 2_000
@@ -45,7 +47,7 @@ def large(outbox_postgres_url: str, inbox_template: str) -> Iterator[str]:
 @pytest.fixture
 def connection(large: str) -> Iterator[psycopg.Connection[Any]]:
     """As a consumer's session is, without what it would leave."""
-    with psycopg.connect(large) as opened:
+    with analysed_for_now(large), psycopg.connect(large) as opened:
         for knob in ("plan_cache_mode = force_generic_plan", *(f"enable_{way} = off" for way in WAYS)):
             opened.execute(f"set local {knob}".encode())
         yield opened

@@ -22,7 +22,7 @@ from relay.postgres.statements import numbers, texts
 from relay.postgres.wire import prepared
 from relay.testing.databases import fresh_database
 from tests.support.inbox import rows
-from tests.support.plans import nodes
+from tests.support.plans import analysed_for_now, nodes
 from tests.support.without_broker import asked, emitted, feeding
 
 # One line a message: F from the consumer, B from the server.
@@ -125,7 +125,7 @@ def filled(inbox_template: str, outbox_postgres_url: str) -> Iterator[str]:
 @pytest.mark.parametrize("analysed", [False, True])
 def test_moving_looks_up_what_it_moves(filled: str, *, analysed: bool) -> None:
     """By ids alone, each once; the inbox is not read at all, and what was published is not come by."""
-    with psycopg.connect(filled) as connection:
+    with analysed_for_now(filled), psycopg.connect(filled) as connection:
         if analysed:
             connection.execute("analyze")
         values = {"search_path": '"public"', "idle_tx_ms": "20000", "local": True}

@@ -13,6 +13,8 @@ from relay.dev.stack import Part, Stack
 from relay.errors import DevError
 from tests.integration.dev.owners import Owner, StartOwner, processes_about, wait_until
 
+pytestmark = pytest.mark.slow("starts servers of its own again and again")
+
 OWNER = """
 import sys
 from relay.dev.stack import Stack

@@ -18,6 +18,8 @@ from relay.dev.stack import Part, Stack
 from relay.errors import DevError
 from tests.integration.dev.owners import StartOwner, wait_until
 
+pytestmark = pytest.mark.slow("starts servers of its own again and again")
+
 DATABASES = (Part.POSTGRES, Part.REDIS)
 
 

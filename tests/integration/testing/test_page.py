@@ -3,9 +3,13 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from relay.testing import Outbox
 from tests.support.commands import ROOT
 from tests.support.projects import Project
+
+pytestmark = pytest.mark.slow("runs pytest in processes of its own")
 
 PAGE = (ROOT / "docs/testing.md").read_text(encoding="utf-8")
 

@@ -17,6 +17,8 @@ from tests.support.commands import ROOT
 from tests.support.projects import Project
 from tests.support.wheel import built_wheel
 
+pytestmark = pytest.mark.slow("runs pytest in processes of its own")
+
 Make = Callable[..., Project]
 
 TESTS = """

@@ -11,7 +11,7 @@ from relay.postgres.statements import search_path
 from relay.testing.databases import fresh_database
 from relay.upkeep.statements import statement
 from tests.support.jobs import Replica, counted, job_of, runs
-from tests.support.plans import prepare, run, scans_of
+from tests.support.plans import analysed_for_now, prepare, run, scans_of
 
 RUNS, PAGE = 20_000, 500
 KEY = "relay_runs_pkey"
@@ -39,7 +39,7 @@ def filled(outbox_template: str, outbox_postgres_url: str) -> Iterator[str]:
 @pytest.fixture(params=[False, True], ids=["never analysed", "analysed"])
 def connection(filled: str, request: pytest.FixtureRequest) -> Iterator[psycopg.Connection[Any]]:
     """A session of the jobs, rolled back."""
-    with psycopg.connect(filled, prepare_threshold=None) as connection:
+    with analysed_for_now(filled), psycopg.connect(filled, prepare_threshold=None) as connection:
         connection.execute(
             statement("enter"), {"search_path": search_path("public"), "statement_ms": "30000", "local": True}
         )

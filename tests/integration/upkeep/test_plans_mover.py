@@ -13,6 +13,9 @@ from relay.upkeep.page import Page
 from relay.upkeep.statements import statement
 from relay.upkeep.table import Child, Table
 from tests.support.moving import do, page_of, visited
+from tests.support.plans import analysed_for_now
+
+pytestmark = pytest.mark.slow("fills two large tables")
 
 ROWS, PAGE = 1_000_000, 500
 # Whether the tables have those that they had, asked twice; and references, each with two triggers at either end.
@@ -51,7 +54,7 @@ def filled(stack: Stack, template: str) -> Iterator[tuple[str, Page]]:
 @pytest.fixture(params=[False, True], ids=["never analysed", "analysed"])
 def connection(filled: tuple[str, Page], request: pytest.FixtureRequest) -> Iterator[psycopg.Connection[Any]]:
     """A session of the mover, rolled back."""
-    with psycopg.connect(filled[0]) as connection:
+    with analysed_for_now(filled[0]), psycopg.connect(filled[0]) as connection:
         if request.param:
             connection.execute("analyze things, bits")
         connection.execute(statement("mover_enter"))
