@@ -62,7 +62,10 @@ async def test_an_outage_is_told_of_once_and_so_is_its_end() -> None:
         reader.clock.now += 100
         reader.emulator.faults.clear()
         await reader.until(lambda: bool(reader.of(SourceBack)), "it is back")
-        assert codes(reader.told) == ["UNAVAILABLE", "back"]
+        away, told_back = codes(reader.told)
+        # gRPC has a word of its own for a stream that the service ends while something is being written to it.
+        assert away in {"UNAVAILABLE", "INTERNAL"}
+        assert told_back == "back"
         (back,) = reader.of(SourceBack)
         assert 100 <= back.seconds <= 105
 
