@@ -27,6 +27,8 @@ from relay.upkeep.table import Table
 from tests.support.commands import ROOT
 from tests.support.looking import asked
 
+pytestmark = pytest.mark.slow("runs the cycles of an example")
+
 MOST_LINES = 199
 BACKOFF_MINUTES = [1, 2, 4, 8, 16, 32, 60, 60, 60]
 STORM = {"region": "north", "title": "A storm"}
@@ -222,7 +224,6 @@ async def test_who_has_changed_his_mind_meanwhile_gets_nothing(database: str) ->
     assert asked(database, "select distinct attempt_count from inbox_deliveries where recipient <> ''") == [(1,)]
 
 
-@pytest.mark.slow("runs an example to its end")
 def test_the_example_does_what_it_says() -> None:
     """And ends as a program that succeeded."""
     done = subprocess.run(

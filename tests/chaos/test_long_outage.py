@@ -13,6 +13,8 @@ from tests.support.bench import Bench
 from tests.support.chaos import FULL
 from tests.support.outbox import FAILED, PENDING, PUBLISHED, count
 
+pytestmark = pytest.mark.slow("thousands of passes")
+
 PASSES = 10_000 if FULL else 1_000
 WARM_UP = PASSES // 10
 # What the process may hold more at the end than after the first tenth.

@@ -28,6 +28,8 @@ from tests.support.migrating import held_migrations
 from tests.support.outbox import event
 from tests.support.portrait import portrait, recorded
 
+pytestmark = pytest.mark.slow("runs Alembic again and again")
+
 NEWEST = ladder.newest()
 DRIVERS = ["psycopg", "psycopg_async", "psycopg2", "asyncpg"]
 

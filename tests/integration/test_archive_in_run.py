@@ -22,6 +22,8 @@ from relay.upkeep.run import Run, Surroundings
 from tests.support.archives import FIRST, SECOND, Shelf, archive
 from tests.support.waiting import until, until_async
 
+pytestmark = pytest.mark.slow("archives of several tables, in processes")
+
 
 async def test_a_run_exports_and_drops_all_tables_and_counts(database: str, tmp_path: Path) -> None:
     """What is wrong with one table is a fault of the run, and the others have their turn."""

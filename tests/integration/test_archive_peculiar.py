@@ -34,6 +34,8 @@ from tests.support.archives import (
     kept,
 )
 
+pytestmark = pytest.mark.slow("archives of every kind of table")
+
 JANUARY = date(2026, 1, 1)
 NOW = Insistence("ana", "a test")
 BACK = TableName("public", "back")

@@ -18,6 +18,8 @@ from relay.testing.databases import fresh_database
 from tests.support.commands import ROOT
 from tests.support.emitters import plain_url
 
+pytestmark = pytest.mark.slow("runs each snippet of a page")
+
 PAGE = (ROOT / "docs/emit.md").read_text(encoding="utf-8")
 SNIPPETS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 PG = "8.23.1"  # of Node's package pg
@@ -186,7 +188,6 @@ def test_a_test_case_of_django_sees_the_event(orders: str, tmp_path: Path) -> No
     assert emitted(orders) == []
 
 
-@pytest.mark.slow("installs a package of Node")
 def test_the_snippet_of_node_does_the_same(orders: str, tmp_path: Path) -> None:
     """With its package pg, from the registry."""
     if shutil.which("node") is None or (npm := shutil.which("npm")) is None:

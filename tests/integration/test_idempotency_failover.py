@@ -24,6 +24,8 @@ from relay.dev.sandbox import Sandbox
 from tests.support.proxy import Proxy, proxy_to
 from tests.support.redis import MASTER, Pair, client_of, pair, sentinel_over
 
+pytestmark = pytest.mark.slow("starts and kills servers of its own")
+
 PATIENT = timedelta(seconds=30)
 
 
