@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(WhereTimeGoes(config))
 
 
-@dataclass(eq=False)  # pytest keeps plugins in sets
+@dataclass
 class Spent:
     """Seconds, and the processor's seconds of this process among them; how often."""
 
