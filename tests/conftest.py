@@ -27,6 +27,7 @@ pytest_plugins = [
     "tests.plugins.order",
     "tests.plugins.side_by_side",
     "tests.plugins.durations",
+    "tests.plugins.garbage",
 ]
 
 # How long an example takes is the machine's: beside other work one that stalls for 0.2 s fails, and not when it is

@@ -1,5 +1,6 @@
 """Databases for tests: each its own, made from a template in some milliseconds, dropped afterwards."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, LiteralString
@@ -13,6 +14,12 @@ from psycopg.conninfo import conninfo_to_dict
 
 from relay.errors import ConfigurationError
 from relay.outbox import schema
+
+_END_SECONDS = 5.0
+_OTHERS_END = (
+    "select count(pg_terminate_backend(pid)) from pg_stat_activity "
+    "where datname = %s and pid <> pg_backend_pid() and backend_type = 'client backend'"
+)
 
 
 @contextmanager
@@ -32,7 +39,7 @@ def fresh_database(server_url: str, template: str = "template1", options: Litera
     try:
         yield url_of({**conninfo_to_dict(server_url), "dbname": name})
     finally:
-        administer(server_url, sql.SQL("drop database {} with (force)"), name)
+        _drop(server_url, name)
 
 
 @contextmanager
@@ -42,6 +49,15 @@ def migrated_template(server_url: str) -> Iterator[str]:
         with psycopg.connect(url) as connection:
             schema.migrate(connection, "public", schema.newest())
         yield str(conninfo_to_dict(url)["dbname"])
+
+
+def _drop(server_url: str, name: str) -> None:
+    with psycopg.connect(server_url, autocommit=True) as connection:
+        # A drop by force looks only every tenth of a second whether the sessions that it ends have ended.
+        deadline = time.monotonic() + _END_SECONDS
+        while connection.execute(_OTHERS_END, [name]).fetchone() != (0,) and time.monotonic() < deadline:
+            time.sleep(_END_SECONDS / 5_000)
+        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
 def administer(server_url: str, statement: sql.SQL, *names: str) -> None:

@@ -215,6 +215,7 @@ def test_a_wrong_call_ends_in_sentences(
         assert line.startswith(sentence)
 
 
+@pytest.mark.slow("an outage of seconds")
 async def test_without_redis_nothing_is_begun_and_the_process_waits(shop: Shop) -> None:
     """It fails closed, tells of it, and ends in order when it is asked to."""
     with shop.running("the_shop:billing", REDIS_URL="redis://127.0.0.1:1") as process:

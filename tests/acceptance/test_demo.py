@@ -3,9 +3,12 @@
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.commands import ROOT
 
 
+@pytest.mark.slow("runs the demo")
 def test_every_event_has_its_effect_exactly_once() -> None:
     """Through a poison row, an outage and a duplicate, the closing table has nothing wrong in it."""
     done = subprocess.run(

@@ -15,7 +15,15 @@ EVENTS = 10 * BATCH
 # Silence is ended by the relay itself, once its pass has taken this long.
 SHORT_PASS = {"RELAY_RUNNER_MAX_MS": "1s", "RELAY_IDLE_TX_MS": "1500ms", "RELAY_PUBLISH_BUDGET_MS": "1s"}
 # Silence takes ten seconds to end: once is enough in `make test`.
-OUTCOMES = list(AtCommit) if FULL else [AtCommit.CUT_BEFORE, AtCommit.CUT_AFTER, AtCommit.SILENT_AFTER]
+OUTCOMES = (
+    list(AtCommit)
+    if FULL
+    else [
+        AtCommit.CUT_BEFORE,
+        AtCommit.CUT_AFTER,
+        pytest.param(AtCommit.SILENT_AFTER, marks=pytest.mark.slow("waits until a silent server is given up")),
+    ]
+)
 
 
 @pytest.mark.parametrize("what", OUTCOMES)

@@ -160,6 +160,7 @@ async def test_a_redis_that_forgets_repeats_what_is_delivered_again_and_loses_no
     assert not wrong, wrong
 
 
+@pytest.mark.slow("stops and starts processes for seconds")
 @pytest.mark.timeout(400)
 async def test_a_deploy_repeats_nothing_and_costs_no_attempt(site: Site) -> None:
     """SIGTERM under load, with handlers that are slow and a time that is too short for some of them."""

@@ -4,6 +4,7 @@ import asyncio
 import random
 import signal
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,6 +92,20 @@ def die_and_finish(trial: Trial, relay: Commands, database: str, log: Path) -> t
         return died, stop(survivor), load.emitted
 
 
+@asynccontextmanager
+async def database_of(stack: Stack, template: str) -> AsyncIterator[str]:
+    """A database of its own, made and dropped in a thread.
+
+    Meanwhile the server waits for every session that is logging in, and those of other trials log in on this loop.
+    """
+    made = fresh_database(stack.database_url, template)
+    url = await asyncio.to_thread(made.__enter__)
+    try:
+        yield url
+    finally:
+        await asyncio.to_thread(made.__exit__, None, None, None)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def side(stack: Stack) -> AsyncIterator[PubSubSide]:
     """The emulator, for all trials."""
@@ -109,7 +124,7 @@ async def trials(
     async def run(trial: Trial) -> AuditReport:
         async with turns:
             folder = tmp_path_factory.mktemp("trial")
-            with fresh_database(stack.database_url, template) as database:
+            async with database_of(stack, template) as database:
                 channel = await side.open()
                 relay = relay_on(stack, database, channel, folder, trial.slots)
                 died, ended, emitted = await asyncio.to_thread(die_and_finish, trial, relay, database, folder / "log")
@@ -160,7 +175,7 @@ async def test_a_relay_that_dies_while_its_request_is_on_the_wire_loses_nothing(
     broker = stack.pubsub_emulator_host
     channel = await side.open()
     topic = f"projects/{PROJECT_ID}/topics/{channel.topic}"
-    with fresh_database(stack.database_url, template) as database:
+    async with database_of(stack, template) as database:
         relay = relay_on(stack, database, channel, tmp_path)
         emit_events(database, AHEAD)
         await set_faults(broker, Fault("OK", method="Publish", topic=topic, after=stored, silent=True))

@@ -36,6 +36,7 @@ async def finished(site: Site, events: int) -> int:
     return report.duplicates
 
 
+@pytest.mark.slow("restarts servers for seconds")
 async def test_postgres_restarts_and_the_broker_is_cut_off_again_and_again(
     site: Site, postgres: EmbeddedPostgres
 ) -> None:
@@ -71,6 +72,7 @@ def take_connections(url: str, held: ExitStack) -> None:
             held.enter_context(contextlib.closing(psycopg.connect(url)))
 
 
+@pytest.mark.slow("an outage of seconds")
 async def test_postgres_out_of_connections_at_the_start(site: Site) -> None:
     """The relay waits until there is one."""
     emit_events(site.database, SHORT)
@@ -101,6 +103,7 @@ async def test_postgres_out_of_connections_in_the_middle(site: Site) -> None:
     assert await finished(site, 2 * SHORT) == 0
 
 
+@pytest.mark.slow("an outage of seconds")
 async def test_postgres_turns_read_only_in_the_middle(site: Site, postgres: EmbeddedPostgres) -> None:
     """As a server does that is no longer the primary; the relay waits for one that can be written."""
     emit_events(site.database, SHORT)

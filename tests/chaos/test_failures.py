@@ -35,6 +35,7 @@ def updates(url: str) -> int:
     return int(row[0]) if row else 0
 
 
+@pytest.mark.slow("an outage of seconds")
 async def test_an_outage_costs_no_row_an_attempt(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     """With three attempts a row: none is used; memory is flat, writes are the probes', and the drain is quick."""
     emit_events(site.database, BACKLOG)

@@ -172,6 +172,7 @@ async def test_effects_are_there_exactly_once_though_processes_are_killed_and_po
     )
 
 
+@pytest.mark.slow("kills processes for seconds")
 @pytest.mark.timeout(300)
 async def test_a_delivery_that_kills_its_process_costs_its_neighbours_nothing(site: Site) -> None:
     """It ends failed after its attempts; of a thousand neighbours none is failed or charged."""

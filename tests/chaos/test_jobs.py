@@ -122,7 +122,11 @@ def test_the_slot_after_a_kill_runs_on_time(database: str, tmp_path: Path) -> No
     assert never_two_at_once(read(file), dead)
 
 
-@pytest.mark.parametrize("silent", [False, True], ids=["terminated", "black hole"])
+@pytest.mark.parametrize(
+    "silent",
+    [False, pytest.param(True, marks=pytest.mark.slow("waits until a silent server is given up"))],
+    ids=["terminated", "black hole"],
+)
 def test_a_holder_without_its_lock_stops_and_the_next_slot_runs(database: str, tmp_path: Path, *, silent: bool) -> None:
     """One whose session is ended stops at once.
 

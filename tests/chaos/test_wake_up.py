@@ -41,6 +41,7 @@ def soon(seconds: list[float]) -> bool:
     return seconds[-1 - int(STALLED * len(seconds))] < WITHIN and seconds[-1] < LATEST
 
 
+@pytest.mark.slow("commits late again and again")
 async def test_late_commits_wake_a_relay_that_sleeps(database: str) -> None:
     """Up to half a second after their insert, half of them REPEATABLE READ, some of them while it falls asleep."""
     dice = random.Random(7)  # noqa: S311 -- a test's own

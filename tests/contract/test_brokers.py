@@ -287,6 +287,7 @@ async def test_a_broker_that_comes_back_is_used_again(process: EmbeddedPubSub, d
     assert await until_taken(distant) < SLACK
 
 
+@pytest.mark.slow("an outage of seconds")
 async def test_a_long_outage_does_not_lengthen_the_pauses_between_attempts() -> None:
     """A broker that was away for an hour is found again as soon as one that was away for seconds.
 

@@ -342,6 +342,7 @@ def test_a_row_that_turned_bad_since_the_comparison_stops_the_move(database: str
     in_order(database, 30)
 
 
+@pytest.mark.slow("writes many large rows")
 def test_large_rows_are_moved_a_few_at_a_time(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a statement stores is bounded; a row of 9 MB goes alone where it must, and the order is kept."""
     monkeypatch.setattr(moving, "_BYTES", 12_000_000)

@@ -101,6 +101,7 @@ def test_a_store_that_refuses_is_said_to(shelf: Shelf) -> None:
         _archive(shelf.database, Bucket(endpoint, "archive")).export(shelf.origin, JANUARY)
 
 
+@pytest.mark.slow("waits for a store that is away")
 def test_a_store_that_is_away_is_told_of_before_anything_is_sealed(shelf: Shelf, there: Bucket) -> None:
     """Nobody listens there."""
     with socket.create_server(("127.0.0.1", 0)) as bound:

@@ -22,6 +22,7 @@ from tests.support.sleepers import SleepingRelay
 SOON = 0.25
 # Of a relay that would sleep for half a minute.
 WOKEN = 10.0
+wait = pytest.mark.slow("waits for seconds, as others of its kind do")
 
 
 @asynccontextmanager
@@ -52,7 +53,7 @@ def block(bench: Bench) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["later", "known", "behind"])
+@pytest.mark.parametrize("kind", [pytest.param("later", marks=wait), pytest.param("known", marks=wait), "behind"])
 async def test_notifications_in_vain_lead_to_no_passes_and_delay_nothing(bench: Bench, kind: str) -> None:
     """Events for later, events that are known already, events behind a failed one of their key."""
     if kind == "known":
@@ -84,7 +85,8 @@ async def test_notifications_in_vain_lead_to_no_passes_and_delay_nothing(bench: 
 
 
 @pytest.mark.parametrize(
-    "obstacle", ["a row that is locked", "a topic that takes nothing", "thousands of blocked keys"]
+    "obstacle",
+    ["a row that is locked", "a topic that takes nothing", pytest.param("thousands of blocked keys", marks=wait)],
 )
 async def test_what_commits_late_is_found_beside_what_cannot_be_taken(bench: Bench, obstacle: str) -> None:
     """Stored while nobody slept, so that nobody was told: the relay keeps looking until it has ended."""

@@ -48,6 +48,7 @@ def test_rows_numbers_statistics_and_sessions_are_gone(handed_on: Databases) -> 
     left.close()
 
 
+@pytest.mark.slow("makes two databases for every kind of change")
 @pytest.mark.parametrize(
     "change",
     [

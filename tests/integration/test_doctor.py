@@ -104,6 +104,7 @@ async def test_settings_that_a_start_refuses_fail(examine: Examine) -> None:
     assert statuses(found, "schema") == ["ok"]
 
 
+@pytest.mark.slow("waits for what never comes")
 async def test_a_relay_that_would_not_be_woken_is_warned_of(examine: Examine, stack: Stack, template: str) -> None:
     """Another database takes LISTEN, as a pooler does, and hears nothing; a relay that polls has no need to hear."""
     with fresh_database(stack.database_url, template) as elsewhere:

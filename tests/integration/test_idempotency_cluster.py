@@ -22,6 +22,7 @@ from idempotency import (
 )
 from tests.support.redis import SLOTS, Cluster, client_of, cluster
 
+pytestmark = pytest.mark.slow("starts a cluster")
 MINUTE = timedelta(seconds=60)
 
 

@@ -181,6 +181,7 @@ async def test_a_session_that_the_server_ends_is_noticed_at_once(bench: Bench) -
         await relay.asleep()
 
 
+@pytest.mark.slow("waits for what never comes")
 async def test_a_pooler_that_swallows_notifications_is_found_out(bench: Bench, stack: Stack, template: str) -> None:
     """It takes LISTEN like a server; as does another database, which is how this test does it."""
     with fresh_database(stack.database_url, template) as elsewhere:
@@ -307,6 +308,7 @@ async def test_stopping_takes_no_time_where_the_connection_is_silent(
         assert time.monotonic() - began < STATEMENT_SECONDS - 0.5
 
 
+@pytest.mark.slow("waits until an answer is given up")
 async def test_a_look_that_is_not_answered_is_given_up_soon(bench: Bench) -> None:
     """Then the relay polls; the usual cancellation of a statement would take as long again, or longer."""
     with postgres_proxy(bench.url) as (proxy, url):

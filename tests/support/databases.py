@@ -13,14 +13,17 @@ import psycopg
 from psycopg import sql
 
 from relay.testing import fresh_database
+from tests.support.looking import session
+from tests.support.waiting import until
 
 # A session that a test left may hold locks; it is given this long to end.
-_END_MS = 10_000
+_END_SECONDS = 10.0
 # Each truncation leaves dead rows in the catalogs, which every later one has to pass.
 _USES = 100
 
+# Postgres itself would look after a tenth of a second whether they have ended.
 _OTHERS_END = """
-select bool_and(pg_terminate_backend(pid, %s)) from pg_stat_activity
+select count(pg_terminate_backend(pid)) = 0 from pg_stat_activity
  where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
 """
 
@@ -122,8 +125,9 @@ class Databases:
             return False
         assert self._new
         try:
-            with psycopg.connect(database.url, autocommit=True) as connection:
-                return _emptied(connection, self._new)
+            connection = session(database.url)
+            connection.execute("discard all")
+            return _emptied(connection, self._new)
         except psycopg.Error:
             # A test may have dropped the database, or closed it to new sessions.
             return False
@@ -139,7 +143,7 @@ class _Database:
 def _emptied(connection: psycopg.Connection[Any], new: _New) -> bool:
     """Leave no session, row, statistics or number that was drawn; false where a test changed more than that."""
     connection.execute("set lock_timeout = '5s'")
-    connection.execute(_OTHERS_END, [_END_MS])
+    until(lambda: _alone(connection), "the sessions that a test left have ended", _END_SECONDS, step=0.001)
     if _schema_of(connection) != new.schema:
         return False
     if any(_digest(connection, table) != digest for table, digest in new.kept.items()):
@@ -148,8 +152,15 @@ def _emptied(connection: psycopg.Connection[Any], new: _New) -> bool:
         connection.execute(sql.SQL("truncate {} cascade").format(sql.SQL(", ").join(map(_as_it_is, filled))))
         connection.execute("delete from pg_statistic where starelid >= 16384")
     connection.execute(_NUMBERS_BEGIN_ANEW)
+    connection.execute("select pg_stat_force_next_flush()")
     connection.execute("select pg_stat_reset()")
     return True
+
+
+def _alone(connection: psycopg.Connection[Any]) -> bool:
+    row = connection.execute(_OTHERS_END).fetchone()
+    assert row
+    return bool(row[0])
 
 
 def _schema_of(connection: psycopg.Connection[Any]) -> str:

@@ -8,13 +8,13 @@ SECONDS = 30.0
 STEP = 0.01
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
+def until(condition: Callable[[], bool], what: str, seconds: float = SECONDS, step: float = STEP) -> None:
     """Return as soon as the condition holds; fail the test when it never does."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {seconds:.0f} s in vain: {what}")
-        time.sleep(STEP)
+        time.sleep(step)
 
 
 async def until_async(condition: Callable[[], Awaitable[bool]], what: str, seconds: float = SECONDS) -> None:

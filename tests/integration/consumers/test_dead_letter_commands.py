@@ -167,7 +167,11 @@ async def test_one_whose_topic_is_not_known_fails_by_name_and_stays(deceased: De
     ],
     ids=["before it is published", "before the broker answers", "before it is taken off", "before that is confirmed"],
 )
-@pytest.mark.parametrize("meanwhile", [True, False], ids=["acted on meanwhile", "acted on at last"])
+@pytest.mark.parametrize(
+    "meanwhile",
+    [pytest.param(True, marks=pytest.mark.slow("kills a command for seconds")), False],
+    ids=["acted on meanwhile", "acted on at last"],
+)
 async def test_killed_anywhere_a_replay_loses_nothing_and_nothing_is_acted_on_twice(
     pubsub: PubSubSide, deceased: Deceased, desk: DeadLetterDesk, fault: Fault, *, meanwhile: bool
 ) -> None:
@@ -196,6 +200,7 @@ async def test_killed_anywhere_a_replay_loses_nothing_and_nothing_is_acted_on_tw
     assert deceased.acted_on == [event]
 
 
+@pytest.mark.slow("waits for a store that is away")
 async def test_a_store_that_is_away_replays_nothing(deceased: Deceased, desk: DeadLetterDesk) -> None:
     """An event that is not forgotten would be recognised, and its dead letter gone."""
     event = await deceased.bury(1)

@@ -197,6 +197,7 @@ def test_a_look_reads_what_it_counts_and_nothing_else(large: str, analysed: bool
     assert sum(scan.get("Rows Removed by Filter", 0) for scan in scans) <= WAITING
 
 
+@pytest.mark.slow("fills a large inbox")
 def test_a_look_at_a_long_queue_ends_where_it_may(large: str) -> None:
     """Of thousands it reads as many as it is asked for."""
     with analysed_for_now(large), psycopg.connect(large) as connection:

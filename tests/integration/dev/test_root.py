@@ -64,6 +64,7 @@ def test_postgres_is_not_root(account: Account) -> None:
         assert_postgres_runs_as(account, stack)
 
 
+@pytest.mark.slow("copies an interpreter and its packages")
 def test_programs_out_of_reach_are_copied(account: Account, closed_site: Path) -> None:
     """A virtual environment below /root works, and stays as closed as it was."""
     with Stack.start([Part.POSTGRES]) as stack:
