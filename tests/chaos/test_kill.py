@@ -5,6 +5,7 @@ import signal
 import time
 
 import psycopg
+import pytest
 
 from relay import emit
 from tests.support.audits import Audit
@@ -62,6 +63,7 @@ async def test_a_killed_relay_loses_nothing(relay: Commands, database: str, chan
     assert report.duplicates <= BATCH
 
 
+@pytest.mark.slow("kills processes for seconds")
 async def test_two_relays_publish_each_row_once(relay: Commands, database: str, channel: Channel, audit: Audit) -> None:
     """Without a crash nothing goes out twice, however many relays share the work."""
     with relay.background("run", **SMALL_BATCHES) as one, relay.background("run", **SMALL_BATCHES) as other:

@@ -14,7 +14,8 @@ from relay import EmitError, Event, InvalidEventError, emit
 from relay.dev.stack import Stack
 from relay.testing import Outbox
 from relay.testing.databases import fresh_database
-from tests.support.emitters import EMITTERS, Emitter
+from tests.support.emitters import EACH_LIBRARY, EMITTERS, Emitter
+from tests.support.looking import session
 from tests.support.outbox import count, event
 
 UNCHECKED = Event.model_construct(event_type="", aggregate_type="order", aggregate_id="7", data={"card": "4711-secret"})
@@ -31,14 +32,13 @@ def database(stack: Stack, template: str) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=EMITTERS)
+@pytest.fixture(params=EACH_LIBRARY)
 def emitter(request: pytest.FixtureRequest, database: str) -> Iterator[Emitter]:
     """A service on an empty outbox."""
     opened = EMITTERS[request.param](database)
     yield opened
     opened.close()
-    with psycopg.connect(database) as connection:
-        connection.execute("truncate outbox_events, orders")
+    session(database).execute("truncate outbox_events, orders")
 
 
 class TestItsTransaction:

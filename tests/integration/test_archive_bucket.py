@@ -95,6 +95,7 @@ def test_a_bucket_that_is_not_there_is_named(shelf: Shelf, there: Bucket) -> Non
     assert _archive(shelf.database, there).export(shelf.origin, JANUARY).rows == 5000
 
 
+@pytest.mark.usefixtures("server")  # which has credentials with it
 def test_a_store_that_refuses_is_said_to(shelf: Shelf) -> None:
     """With where the rights are that it wants."""
     with _refusing() as endpoint, pytest.raises(UnusablePlaceError, match=r"s3://archive/months refuses .*archive.md"):

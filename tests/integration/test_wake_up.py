@@ -119,6 +119,7 @@ async def is_true(value: bool) -> bool:  # noqa: FBT001 -- awaited where conditi
     return value
 
 
+@pytest.mark.slow("watches relays for seconds")
 async def test_one_relay_sleeps_and_the_other_polls(database: str) -> None:
     """And when the one that sleeps is gone, the other takes its place."""
     first, second = SleepingRelay(Bench(database)), SleepingRelay(Bench(database))
@@ -372,6 +373,7 @@ def later(bench: Bench, seconds: float) -> tuple[str, float]:
     return event_id, time.monotonic() + (due - datetime.now(UTC)).total_seconds()
 
 
+@pytest.mark.slow("watches a relay for seconds")
 async def test_rows_that_another_session_holds_are_polled_for(bench: Bench) -> None:
     """No spin while it does, and no long sleep after."""
     async with sleeping(bench) as relay:

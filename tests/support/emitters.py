@@ -452,8 +452,7 @@ EMITTERS: dict[str, Callable[[str], Emitter]] = {
     },
 }
 
-# One of each library, and of each way in which it is waited for. What rests on `emit` need not be shown for more of
-# them each time.
+# One of each library, and of each way in which it is waited for. The others need not be shown each time.
 _EACH_LIBRARY = {
     "Psycopg",
     "PsycopgAsync",
