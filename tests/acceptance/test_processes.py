@@ -400,7 +400,10 @@ def test_a_signal_while_the_packages_are_loaded_is_a_quiet_end(
 ) -> None:
     """An impatient Ctrl-C is no reason for a traceback."""
     # In the working directory, and so before the package of that name: an import that takes as long as the test wants.
-    (tmp_path / "pydantic_settings.py").write_text("import signal\nprint('loading', flush=True)\nsignal.pause()\n")
+    # It waits again and again: a signal that comes between the line and one long wait would not end that.
+    (tmp_path / "pydantic_settings.py").write_text(
+        "import time\nprint('loading', flush=True)\nwhile True:\n    time.sleep(0.01)\n"
+    )
     with relay.from_nothing("run") as process:
         assert process.stdout
         assert process.stdout.readline() == "loading\n"

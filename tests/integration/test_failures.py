@@ -367,7 +367,6 @@ async def test_raising_the_maximum_revives_nobody(bench: Bench) -> None:
 
 async def test_an_open_topic_with_a_backlog_is_not_walked_over_and_over(bench: Bench) -> None:
     """A claim that found nothing but rows of open topics is followed by a pause in proportion to what it cost."""
-    bench.ticking = True  # the cost of a claim is measured
     bench.emit(*range(300))
     bench.broker.refuse = lambda _: BrokerError("UNAVAILABLE", "away")
     await bench.run_once()
