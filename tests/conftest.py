@@ -1,5 +1,6 @@
 """The servers that the tests run on: one embedded stack a session, one database and one topic a test."""
 
+import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -34,6 +35,14 @@ pytest_plugins = [
 # tried again. What hangs ends by pytest's own timeout.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C, and have each process that a test starts hear it.
+
+    What a shell starts in the background, as a script does with `&`, ignores it, and so do all of its children.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,7 @@ from relay.envelope import Message
 from relay.errors import BrokerError
 from tests.support.brokers import MEMORY, ON_GOOGLE, OURS, MemoryService
 from tests.support.pubsub import GuardedPubSub, key_file
+from tests.support.streams import answered
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Service
@@ -296,14 +297,13 @@ async def test_a_long_outage_does_not_lengthen_the_pauses_between_attempts() -> 
     attempts: list[float] = []
     sixth = asyncio.Event()
 
-    async def refuse(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def refuse(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
         attempts.append(time.monotonic())
         if len(attempts) == 6:
             sixth.set()
-        writer.close()
 
-    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
-        broker = PubSub(PubSubAddress(PROJECT, f"127.0.0.1:{server.sockets[0].getsockname()[1]}"))
+    async with answered(refuse) as port:
+        broker = PubSub(PubSubAddress(PROJECT, f"127.0.0.1:{port}"))
         asking = asyncio.create_task(until_taken(broker))
         async with asyncio.timeout(6 * SECONDS):
             await sixth.wait()

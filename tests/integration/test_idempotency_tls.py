@@ -19,6 +19,7 @@ from cryptography.x509.oid import NameOID
 
 from idempotency import Manager, StoreUnavailableError, SyncManager, connect, connect_sync
 from relay.dev.stack import Stack
+from tests.support.streams import answered
 
 CHUNK = 65_536
 SOON = timedelta(milliseconds=1)
@@ -63,8 +64,8 @@ async def url(stack: Stack, certificate: Path) -> AsyncIterator[str]:
         redis, to_redis = await asyncio.open_connection(upstream.hostname, upstream.port)
         await asyncio.gather(carry(reader, to_redis), carry(redis, writer))
 
-    async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as server:
-        yield f"rediss://:{upstream.password}@127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with answered(serve, ssl=context) as port:
+        yield f"rediss://:{upstream.password}@127.0.0.1:{port}"
 
 
 async def test_a_certificate_that_nobody_vouches_for_is_refused(url: str) -> None:

@@ -27,6 +27,7 @@ from relay.postgres.wire import Wire
 from tests.support.inbox_worker import Worker, awaited, holds, sessions
 from tests.support.plans import nodes
 from tests.support.proxy import postgres_proxy
+from tests.support.streams import answered
 from tests.support.waiting import until_async
 
 
@@ -320,18 +321,16 @@ async def test_a_connection_that_is_just_being_made_is_closed_as_well(worker: Wo
     """Not only when its remains are collected: until then the server would wait for a password, for a minute."""
     begun, closed = asyncio.Event(), asyncio.Event()
 
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         begun.set()
         await reader.read()
         closed.set()
-        writer.close()
 
     delivery = await worker.ask()
-    server = await asyncio.start_server(silent, "127.0.0.1", 0)
     gc.disable()
     try:
-        async with server, asyncio.timeout(20):
-            url = f"postgresql://nobody@127.0.0.1:{server.sockets[0].getsockname()[1]}/nothing?sslmode=disable"
+        async with answered(silent) as port, asyncio.timeout(20):
+            url = f"postgresql://nobody@127.0.0.1:{port}/nothing?sslmode=disable"
             async with waiting_on(worker.database, listen_url=url) as waiting:
                 assert await waiting.wait(delivery, 0) == Pending(1.0)
                 await begun.wait()

@@ -7,6 +7,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from relay.errors import ConfigurationError
 from relay.postgres.connect import connect_async, conninfo
+from tests.support.streams import answered
 
 URL = "postgresql://u@h/db"
 
@@ -53,22 +54,17 @@ async def test_a_connection_that_is_given_up_is_closed_at_once() -> None:
     """Also while somebody remembers how that ended: a server waits a minute for who does not say who it is."""
     came, gone = asyncio.Event(), asyncio.Event()
 
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         came.set()
         while await reader.read(1_000):
             pass
         gone.set()
-        writer.close()
 
-    server = await asyncio.start_server(silent, "127.0.0.1", 0)
-    try:
-        port = server.sockets[0].getsockname()[1]
+    async with answered(silent) as port:
         connecting = asyncio.create_task(connect_async(f"postgresql://shop@127.0.0.1:{port}/shop"))
         await came.wait()
         connecting.cancel()
         with pytest.raises(asyncio.CancelledError) as remembered:
             await connecting
         await asyncio.wait_for(gone.wait(), 10)
-    finally:
-        server.close()
     assert remembered.value.__traceback__ is not None

@@ -20,6 +20,7 @@ from relay.upkeep.http import HttpCall
 from relay.upkeep.loading import api_of
 from relay.upkeep.run import Api, Surroundings
 from relay.upkeep_settings import UpkeepSettings
+from tests.support.streams import answered
 
 TOKEN = "s3rvice-t0ken"  # noqa: S105 -- a test's own
 SECRET = "what the body says"  # noqa: S105 -- the same
@@ -33,31 +34,24 @@ class Server:
     says: bytes
     asked: list[bytes] = field(default_factory=list)
     url: str = ""
-    hang: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One request, one answer."""
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             self.asked.append(await reader.readuntil(b"\r\n\r\n"))
             if not self.says:
-                await self.hang.wait()
+                await asyncio.Event().wait()
             writer.write(self.says)
             await writer.drain()
-        writer.close()
 
 
 @asynccontextmanager
 async def serving(says: bytes) -> AsyncIterator[Server]:
     """Serve on a free port."""
     server = Server(says)
-    listening = await asyncio.start_server(server.answer, "127.0.0.1", 0)
-    server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-    try:
+    async with answered(server.answer) as port:
+        server.url = f"http://127.0.0.1:{port}"
         yield server
-    finally:
-        server.hang.set()
-        listening.close()
-        await listening.wait_closed()
 
 
 def answer(status: str, *headers: str) -> bytes:
@@ -150,10 +144,9 @@ async def test_an_answer_that_does_not_end_has_no_more_time_than_any() -> None:
                 writer.write(b"1\r\nx\r\n")
                 await writer.drain()
                 await asyncio.sleep(0.01)
-        writer.close()
 
-    async with await asyncio.start_server(drip, "127.0.0.1", 0) as listening:
-        url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+    async with answered(drip) as port:
+        url = f"http://127.0.0.1:{port}"
         with pytest.raises(ApiError) as refusal:
             await ServiceApi(url, TOKEN)(DIGEST, 0.2)
 
