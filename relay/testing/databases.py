@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 from relay.errors import ConfigurationError
 from relay.outbox import schema
 
-_END_SECONDS = 5.0
+_END_SECONDS, _LOOK_SECONDS = 5.0, 0.001
 _OTHERS_END = (
     "select count(pg_terminate_backend(pid)) from pg_stat_activity "
     "where datname = %s and pid <> pg_backend_pid() and backend_type = 'client backend'"
@@ -53,10 +53,11 @@ def migrated_template(server_url: str) -> Iterator[str]:
 
 def _drop(server_url: str, name: str) -> None:
     with psycopg.connect(server_url, autocommit=True) as connection:
-        # A drop by force looks only every tenth of a second whether the sessions that it ends have ended.
+        # By itself `with (force)` looks only every tenth of a second whether the sessions that it ends have ended. What
+        # cannot be ended in time is its error.
         deadline = time.monotonic() + _END_SECONDS
         while connection.execute(_OTHERS_END, [name]).fetchone() != (0,) and time.monotonic() < deadline:
-            time.sleep(_END_SECONDS / 5_000)
+            time.sleep(_LOOK_SECONDS)
         connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
 
 
