@@ -38,8 +38,15 @@ class Worker:
             assert set(await table.settle([Word(owned=each.owned, **said) for each in claimed])) == {"settled"}
 
     async def do(self, **word: Any) -> None:
-        """Claim it and end it."""
-        await self.end(await self.claim(), **word)
+        """Claim it and end it. A look that marks it as awaited has it for a moment: what is locked is not claimed."""
+        claimed: list[Claimed] = []
+
+        async def is_claimed() -> bool:
+            claimed.extend(await self.claim())
+            return bool(claimed)
+
+        await until_async(is_claimed, "something is claimed")
+        await self.end(claimed, **word)
 
     @asynccontextmanager
     async def _table(self) -> AsyncIterator[Table]:
