@@ -1,4 +1,4 @@
-"""The servers that the tests run on: one embedded stack a session, one database and one topic a test."""
+"""What the tests run on: an embedded stack for each process; an empty database and a topic for each test."""
 
 import signal
 from collections.abc import AsyncIterator, Iterator
@@ -115,9 +115,9 @@ def inbox_database(inbox_databases: Databases) -> Iterator[str]:
 
 
 @pytest.fixture
-def bare_database(stack: Stack) -> Iterator[str]:
+def bare_database(outbox_postgres_url: str) -> Iterator[str]:
     """The URL of a database without an outbox."""
-    with fresh_database(stack.database_url) as url:
+    with fresh_database(outbox_postgres_url) as url:
         yield url
 
 
@@ -167,7 +167,7 @@ def audit(stack: Stack, database: str) -> Audit:
 
 @pytest.fixture
 async def bench(database: str) -> AsyncIterator[Bench]:
-    """A publisher on an empty outbox, a broker in the test's hand, a clock that the test moves."""
+    """A publisher on an empty outbox, a broker in the test's hand, a clock that the test may move or stop."""
     bench = Bench(database)
     yield bench
     await bench.publisher.close()

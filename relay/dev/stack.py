@@ -1,7 +1,7 @@
 """Postgres, Redis and the Pub/Sub emulator together, for as long as a `with` block."""
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
@@ -42,21 +42,14 @@ class Stack:
     def start(
         parts: Collection[Part] = EVERYTHING,
         *,
-        database_url: str | None = None,
-        redis_url: str | None = None,
         postgres_settings: Mapping[str, str] | None = None,
         durable: bool = False,
     ) -> Iterator["Stack"]:
         """Start the parts side by side; they and their data are gone when the block ends.
 
-        A server given by its URL is used in place of its part. `postgres_settings` and `durable`
-        are those of `EmbeddedPostgres`.
+        `postgres_settings` and `durable` are those of `EmbeddedPostgres`.
         """
         wanted = set(parts)
-        if database_url:
-            wanted.discard(Part.POSTGRES)
-        if redis_url:
-            wanted.discard(Part.REDIS)
         account = postgres_account() if Part.POSTGRES in wanted else None
         with Sandbox(account) as sandbox:
             stack = Stack(
@@ -65,25 +58,12 @@ class Stack:
                 else None,
                 redis=EmbeddedRedis(sandbox) if Part.REDIS in wanted else None,
                 pubsub=EmbeddedPubSub(sandbox) if Part.PUBSUB in wanted else None,
-                given_database_url=database_url,
-                given_redis_url=redis_url,
             )
             for server in stack.servers:
                 server.begin()
             for server in stack.servers:
                 server.ready()
             yield stack
-
-    @staticmethod
-    def for_tests(
-        environment: Mapping[str, str], parts: Collection[Part] = EVERYTHING
-    ) -> AbstractContextManager["Stack"]:
-        """A stack whose parts TEST_DATABASE_URL and TEST_REDIS_URL override."""
-        return Stack.start(
-            parts,
-            database_url=environment.get("TEST_DATABASE_URL"),
-            redis_url=environment.get("TEST_REDIS_URL"),
-        )
 
     @property
     def servers(self) -> tuple[EmbeddedServer, ...]:

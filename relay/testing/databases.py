@@ -58,7 +58,7 @@ def _drop(server_url: str, name: str) -> None:
         deadline = time.monotonic() + _END_SECONDS
         while connection.execute(_OTHERS_END, [name]).fetchone() != (0,) and time.monotonic() < deadline:
             time.sleep(_LOOK_SECONDS)
-        connection.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
 
 
 def administer(server_url: str, statement: sql.SQL, *names: str) -> None:

@@ -14,7 +14,7 @@ BATCH = 100
 EVENTS = 10 * BATCH
 # Silence is ended by the relay itself, once its pass has taken this long.
 SHORT_PASS = {"RELAY_RUNNER_MAX_MS": "1s", "RELAY_IDLE_TX_MS": "1500ms", "RELAY_PUBLISH_BUDGET_MS": "1s"}
-# Silence takes ten seconds to end: once is enough in `make test`.
+# Silence takes ten seconds to end: once, in `make test-slow`, is enough but for `make chaos`.
 OUTCOMES = (
     list(AtCommit)
     if FULL

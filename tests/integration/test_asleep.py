@@ -23,6 +23,7 @@ SOON = 0.25
 # Of a relay that would sleep for half a minute.
 WOKEN = 10.0
 wait = pytest.mark.slow("waits for seconds, as others of its kind do")
+pytestmark = pytest.mark.alone("measures a quarter of a second")
 
 
 @asynccontextmanager

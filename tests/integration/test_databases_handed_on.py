@@ -76,6 +76,7 @@ def test_rows_numbers_statistics_and_sessions_are_gone(handed_on: Databases) -> 
         "alter database {} set work_mem = '1MB'",
         "alter database {} connection limit 3",
         "alter database {} allow_connections false",
+        "drop database {} with (force)",
     ],
 )
 def test_one_of_which_more_than_rows_was_changed_is_not_handed_on(
@@ -85,7 +86,7 @@ def test_one_of_which_more_than_rows_was_changed_is_not_handed_on(
     with handed_on.handed() as url:
         first = asked(url, OIDS)
         name = sql.Identifier(str(conninfo_to_dict(url)["dbname"]))
-        server = outbox_postgres_url if change.startswith("alter database") else url
+        server = outbox_postgres_url if " database " in change else url
         with psycopg.connect(server, autocommit=True) as connection:
             connection.execute(sql.SQL(change).format(name))
     with handed_on.handed() as url:

@@ -1,9 +1,13 @@
-"""Tells where the time of a run goes, by folder, module and fixture: `make test-durations`."""
+"""Tells where the time of a run goes, by folder, module and fixture: `make test-durations`.
+
+The figures are the sums of all processes: more than the run took.
+"""
 
 import os
 import time
 from collections import defaultdict
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -21,7 +25,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Measure, if that is asked for."""
     if config.getoption("--where-time-goes"):
-        config.pluginmanager.register(WhereTimeGoes(config))
+        measuring = WhereTimeGoes(config)
+        config.pluginmanager.register(measuring)
+        measuring.measure_ends()
 
 
 @dataclass
@@ -60,17 +66,32 @@ class WhereTimeGoes:
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:
         """Measure a fixture, without those that it asks for."""
+        with self._measured(fixturedef):
+            return (yield)
+
+    def measure_ends(self) -> None:
+        """Measure the end of each fixture as well, for which pytest has no hook."""
+        end = pytest.FixtureDef.finish
+
+        def finish(fixturedef: Any, request: Any) -> None:
+            with self._measured(fixturedef, times=0):
+                end(fixturedef, request)
+
+        pytest.FixtureDef.finish = finish  # type: ignore[assignment, method-assign]
+
+    @contextmanager
+    def _measured(self, fixturedef: Any, times: int = 1) -> Iterator[None]:
         began = _now()
         self._inner.append(Spent())
         try:
-            return (yield)
+            yield
         finally:
             whole = _since(began)
             inner = self._inner.pop()
             for outer in self._inner[-1:]:
                 outer.add(*whole)
             name = f"{fixturedef.argname} ({fixturedef.baseid or 'plugin'})"
-            self.fixtures[name].add(whole[0] - inner.seconds, whole[1] - inner.cpu)
+            self.fixtures[name].add(whole[0] - inner.seconds, whole[1] - inner.cpu, times)
 
     def pytest_sessionfinish(self) -> None:
         """Hand over what was measured in this process."""
@@ -91,6 +112,7 @@ class WhereTimeGoes:
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print the tables."""
+        terminalreporter.write_line("\nthe sums of all processes")
         folders: defaultdict[str, Spent] = defaultdict(Spent)
         for module, spent in self.modules.items():
             folders[str(PurePosixPath(module).parent)].add(spent.seconds, spent.cpu, spent.times)

@@ -6,8 +6,8 @@ fixture of the module is made for all of them.
 
 import os
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -17,17 +17,20 @@ from xdist.workermanage import WorkerController
 from tests.plugins.order import SEED
 
 ALONE, WHOLE = "alone", "whole"
-# A process that is given its last tests runs on while the others have ended: few enough to make that short.
+# So many tests of a module are given to a process at once: the fewer, the shorter one runs when all others have ended.
 _TESTS = 8
-# A process begins with a test when it knows the next: a part of one test alone would have it wait.
+# A process begins with a test when it knows the next: it is given several parts ahead, as one may be a single test.
 _AHEAD = 3
-# Tests wait now and then: one process more than there are cores leaves none of them idle; more cost more servers.
+# One process more than there are cores, because tests sometimes wait; still more cost more servers than they gain.
 _MORE, _MOST = 1, 16
+# So many tests are named that ran before one that failed.
+_BEFORE = 20
+_RAN = pytest.StashKey[deque[str]]()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """How many processes; none but this one for single files, which end before others have started."""
-    if not config.args or all(".py" in each for each in config.args):
+    if all(each.partition("::")[0].endswith(".py") for each in config.args):
         return 0
     # Two processes on one server would see each other's transactions.
     if any(os.environ.get(name) for name in ("TEST_DATABASE_URL", "TEST_REDIS_URL")):
@@ -46,9 +49,22 @@ def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
     """Tell the process that gives out the tests, which knows nothing but their names, what must stay together."""
     for item in items:
         if item.get_closest_marker(ALONE):
+            assert not item.get_closest_marker("xdist_group"), f"{item.nodeid} has a group, so it cannot run alone"
             item.add_marker(pytest.mark.xdist_group(ALONE))
         elif not item.get_closest_marker("xdist_group") and _has_fixtures_of_its_module(item):
             item.add_marker(pytest.mark.xdist_group(WHOLE))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+    """Say of a test that fails what ran before it in the same process: it may be the reason."""
+    report = yield
+    ran = item.config.stash.setdefault(_RAN, deque(maxlen=_BEFORE))
+    if report.failed:
+        report.sections.append(("Ran before it in this process", "\n".join(ran)))
+    if call.when == "teardown":
+        ran.append(_name(item.nodeid)[0])
+    return report
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -58,8 +74,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "SideBySide":
-    """Give them out in the order in which they were collected."""
-    config.option.loadscopereorder = False
+    """Give them out as follows."""
     return SideBySide(config, log)
 
 
@@ -82,16 +97,24 @@ class SideBySide(LoadScopeScheduling):
             self._reschedule(node)
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Forget a process that has ended; the last may have waited for that."""
-        crashed: str | None = super().remove_node(node)
+        """Forget a process that has ended; the last may have waited for that.
+
+        Returns the test in which it died. What it was to run behind that, others run.
+        """
+        parts = self.assigned_work.pop(node)
+        left = [name for tests in parts.values() for name, ran in tests.items() if not ran]
+        for name in left[1:]:
+            self.workqueue.setdefault(self._part_of[name], {})[name] = False
         for each in self.nodes:
             self._reschedule(each)
-        return crashed
+        return left[0] if left else None
 
     def _split_scope(self, nodeid: str) -> str:
         return self._part_of[nodeid]
 
     def _reschedule(self, node: WorkerController) -> None:
+        if node not in self.registered_collections:
+            return  # it stands in for one that died, and collects
         if ALONE in self.workqueue:
             self.workqueue.move_to_end(ALONE)  # what a process had that died has been put behind it
         if list(self.workqueue) != [ALONE]:
@@ -128,7 +151,7 @@ def _place(name: str) -> int:
 
 def _name(nodeid: str) -> tuple[str, str]:
     """A test's name, and the group that xdist writes behind it."""
-    found = re.fullmatch(r"(.*?)(?:@(\w+))?", nodeid, re.DOTALL)
+    found = re.fullmatch(r"(.*?)(?:@([^@\]]+))?", nodeid, re.DOTALL)
     assert found
     return found[1], found[2] or ""
 

@@ -1,4 +1,4 @@
-"""A publisher and all that surrounds it: a real outbox, a broker in the test's hand, a clock that the test moves."""
+"""A publisher and all that surrounds it: a real outbox, a broker in the test's hand, a clock that may be stopped."""
 
 import asyncio
 import time
@@ -50,7 +50,7 @@ class Bench:
     def stop_clock(self) -> None:
         """From now on only `later` moves it: what is not due yet stays so, however slow the machine is.
 
-        What a relay measures then costs no time, which a test of what it does for reasons of cost would not notice.
+        Do not stop it where the relay measures how long something took, or a pass is to end with its budget.
         """
         self._stopped = time.monotonic()
 

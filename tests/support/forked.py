@@ -71,7 +71,8 @@ class Forked:
             log.touch()
             ends += [log, log]
         start = _Start(program, list(words), dict(env), cwd, strict)
-        self._process = _FORKS.Process(target=_become, args=(start, ends))
+        # It does not outlive the tests, whoever forgets it.
+        self._process = _FORKS.Process(target=_become, args=(start, ends), daemon=True)
         self._process.start()
         for pair in pipes:
             for end in pair:
@@ -119,7 +120,9 @@ class Forked:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind:
+            self.kill()
         self.wait()
         for stream in (self.stdout, self.stderr):
             if stream:

@@ -24,7 +24,7 @@ def session(url: str) -> psycopg.Connection[Any]:
 
 
 def asked(url: str, query: str | bytes, values: Any = None, row_factory: Any = None) -> list[Any]:
-    """The rows of an answer. A server that has ended the session, as one that restarts, is asked once more."""
+    """The rows of an answer. It is asked twice where the server has ended the session, as a restart does."""
     connection = session(url)
     try:
         return _asked(connection, query, values, row_factory)

@@ -12,8 +12,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 _FOLDER = Path("/dev/shm")  # noqa: S108 -- the parent of private folders
-# Some databases, and as much WAL as Postgres keeps; what a container has there by itself is too little.
-_BYTES = 3 * 2**30
+# For each process of a run: some databases, and as much WAL as Postgres keeps. What a container has there by itself is
+# too little.
+_BYTES = 2**30
 
 
 @contextmanager
@@ -28,5 +29,10 @@ def _fits() -> bool:
         there = os.statvfs(_FOLDER)
     except FileNotFoundError:
         return False
+    processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     runs_programs = not there.f_flag & os.ST_NOEXEC
-    return runs_programs and there.f_bavail * there.f_frsize >= _BYTES and os.access(_FOLDER, os.W_OK | os.X_OK)
+    return (
+        runs_programs
+        and there.f_bavail * there.f_frsize >= _BYTES * processes
+        and os.access(_FOLDER, os.W_OK | os.X_OK)
+    )

@@ -9,7 +9,7 @@ from relay.routes import Routes
 
 
 def policy(**values: Any) -> PublishPolicy:
-    """Small batches, the product's own delays without their jitter."""
+    """Small batches, one at a time, and the product's own delays, without jitter but for that of an outage."""
     defaults = {
         "routes": Routes("domain-events"),
         "batch_size": 100,

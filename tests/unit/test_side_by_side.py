@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.plugins.order import pytest_collection_modifyitems, shuffled
+from tests.plugins.order import shuffled
 from tests.plugins.side_by_side import ALONE, SideBySide, parts_of, pytest_xdist_auto_num_workers
 
 FEW = [f"few.py::test_{number}" for number in range(3)]
@@ -111,16 +111,28 @@ def test_every_test_runs_once_and_those_that_measure_time_alone(names: list[str]
     assert run.scheduler.tests_finished
 
 
-def test_what_a_process_had_that_died_runs_elsewhere() -> None:
-    """Before those that run alone."""
-    run = Run([*MANY, *WHOLE, *LAST], 3)
-    dead = run.nodes.pop()
-    assert run.go_on(dead)
-    assert run.scheduler.remove_node(dead)
-    names = run.to_the_end()
-    assert set(names) == {*MANY, *WHOLE, *LAST}
-    assert set(names[-2:]) == set(LAST)
+@pytest.mark.parametrize("ran", [0, 1, 7, 8, 9, 20, 24])
+def test_what_a_process_had_that_died_runs_elsewhere(ran: int) -> None:
+    """But for the test in which it died; and before those that run alone. One that stands in for it does its part."""
+    names = [*MANY, *WHOLE, *[f"more.py::test_{number}" for number in range(50)], *LAST]
+    run = Run(names, 3)
+    dead = run.nodes[-1]
+    for _ in range(ran):
+        assert all(run.go_on(node) for node in run.nodes)
+    run.nodes.remove(dead)
+    died_in = run.scheduler.remove_node(dead)
+    stands_in: Any = Node("gw3")
+    run.scheduler.add_node(stands_in)
+    assert all(run.go_on(node) for node in run.nodes)
+    run.nodes.append(stands_in)
+    run.scheduler.add_node_collection(stands_in, names)
+    run.scheduler.schedule()
+    ran_once = run.to_the_end()
+    assert died_in in names
+    assert sorted([*ran_once, died_in]) == sorted(names)
+    assert set(ran_once[-2:]) == set(LAST)
     assert all(len(there) == 1 for name, there in run.done if name.endswith("@alone"))
+    assert run.scheduler.tests_finished
 
 
 def test_a_seed_is_an_order() -> None:
@@ -130,20 +142,14 @@ def test_a_seed_is_an_order() -> None:
     items += [Item("a.py", "timed", alone)]
     orders = [[each.nodeid for each in shuffled(items, seed)] for seed in (1, 1, 2)]
     assert orders[0] == orders[1] != orders[2]
+    assert [each.nodeid for each in shuffled(items, 0)] == [each.nodeid for each in items]
+    of_one = [each.nodeid for each in shuffled([each for each in items if each.path == "b.py"], 1)]
+    assert of_one == [name for name in orders[0] if name.startswith("b.py")]
     for order in orders:
         assert sorted(order) == sorted(each.nodeid for each in items)
         assert order[-1] == "a.py::timed"
         modules = [name.partition("::")[0] for name in order[:-1]]
         assert sum(one != other for one, other in pairwise(modules)) == 2
-
-
-@pytest.mark.parametrize("mark", [pytest.mark.slow, pytest.mark.alone(), pytest.mark.slow("")])
-def test_a_mark_says_why(mark: pytest.MarkDecorator) -> None:
-    """Or the run does not begin."""
-    config: Any = SimpleNamespace(stash={})
-    items: list[Any] = [Item("a.py", "one", mark.mark)]
-    with pytest.raises(pytest.UsageError, match=r'a\.py::one: write @pytest\.mark\.(slow|alone)\("why"\)'):
-        pytest_collection_modifyitems(config, items)
 
 
 @pytest.mark.parametrize("args", [["tests/unit/test_event.py"], ["a_test.py::test_one", "b.py"]])

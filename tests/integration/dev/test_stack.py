@@ -16,6 +16,7 @@ from relay.dev.sandbox import Sandbox
 from relay.dev.server import EmbeddedServer
 from relay.dev.stack import Part, Stack
 from relay.errors import DevError
+from relay.testing import Servers
 from tests.integration.dev.owners import StartOwner, wait_until
 
 pytestmark = pytest.mark.slow("starts servers of its own again and again")
@@ -128,7 +129,8 @@ def test_two_stacks_do_not_meet(stack: Stack) -> None:
 def test_a_given_server_takes_the_place_of_ours(stack: Stack) -> None:
     """TEST_DATABASE_URL and TEST_REDIS_URL override their parts, and nothing is started for them."""
     given = {"TEST_DATABASE_URL": stack.database_url, "TEST_REDIS_URL": "redis://elsewhere"}
-    with Stack.for_tests(given, DATABASES) as mixed:
+    with Servers.for_tests(given) as servers:
+        mixed = servers.stack(Part.POSTGRES, Part.REDIS)
         assert mixed.servers == ()
         assert mixed.environment == {
             "DATABASE_URL": stack.database_url,
