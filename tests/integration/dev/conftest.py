@@ -12,8 +12,6 @@ import pytest
 
 from tests.integration.dev.owners import Owner, StartOwner
 
-# A shell that starts the tests in the background has them, and all their children, ignore Ctrl-C.
-PROGRAM_START = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
 CHECKOUT = Path(__file__).parents[3]
 
 
@@ -32,7 +30,7 @@ def start_owner(open_folder: Path) -> Iterator[StartOwner]:
 
     def start(program: str) -> Owner:
         process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", PROGRAM_START + program],
+            [sys.executable, "-W", "error", "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=CHECKOUT,

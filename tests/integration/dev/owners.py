@@ -3,25 +3,13 @@
 import contextlib
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
 import psutil
-import pytest
 
-PATIENCE_SECONDS = 30.0
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition; fail in words if it does not come true."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"waited {PATIENCE_SECONDS:.0f} s in vain until {what}")
-        time.sleep(0.005)
+from tests.support.waiting import until
 
 
 def processes_about(folder: Path) -> list[psutil.Process]:
@@ -75,8 +63,8 @@ class Owner:
 
     def wait_until_nothing_is_left(self) -> None:
         """Wait until all of its servers have ended and all of its files are gone."""
-        wait_until(lambda: not self.folders(), f"{self.folders()} is gone")
-        wait_until(lambda: not self.leftovers(), f"none of {self.leftovers()} is left")
+        until(lambda: not self.folders(), f"{self.folders()} is gone")
+        until(lambda: not self.leftovers(), f"none of {self.leftovers()} is left")
 
 
 class StartOwner(Protocol):

@@ -11,7 +11,8 @@ from relay.dev import reaper
 from relay.dev.sandbox import Sandbox
 from relay.dev.stack import Part, Stack
 from relay.errors import DevError
-from tests.integration.dev.owners import Owner, StartOwner, processes_about, wait_until
+from tests.integration.dev.owners import Owner, StartOwner, processes_about
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow("starts servers of its own again and again")
 
@@ -92,7 +93,7 @@ def test_nothing_is_left_of_a_start_that_was_cut_short(
     """There is no moment of the start at which the owner's end leaves anything behind."""
     # Not at the folder's first sight: Python's own search for a temporary folder tries a file there.
     owner = start_owner(OWNER)
-    wait_until(lambda: any((folder / sign).exists() for folder in owner.folders()), f"{sign} is")
+    until(lambda: any((folder / sign).exists() for folder in owner.folders()), f"{sign} is")
     owner.send(number)
     assert owner.process.wait() == -number
     owner.wait_until_nothing_is_left()
@@ -126,7 +127,7 @@ def test_a_fork_of_the_owner_holds_nothing_back(start_owner: StartOwner, killed:
     else:
         order(owner, "exit")
     owner.process.wait()
-    wait_until(lambda: owner.folders() == [], "the folder is gone")
+    until(lambda: owner.folders() == [], "the folder is gone")
     assert child.is_running()
     child.kill()
 

@@ -17,7 +17,8 @@ from relay.dev.server import EmbeddedServer
 from relay.dev.stack import Part, Stack
 from relay.errors import DevError
 from relay.testing import Servers
-from tests.integration.dev.owners import StartOwner, wait_until
+from tests.integration.dev.owners import StartOwner
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow("starts servers of its own again and again")
 
@@ -189,7 +190,7 @@ def test_a_server_that_died_can_be_started_again() -> None:
     with Stack.start([Part.REDIS]) as stack:
         (server,) = stack.servers
         os.kill(server.pid, signal.SIGKILL)
-        wait_until(lambda: not server.running, "Redis is dead")
+        until(lambda: not server.running, "Redis is dead")
         server.start()
         with redis.Redis.from_url(stack.redis_url) as client:
             assert client.ping()
@@ -203,7 +204,7 @@ def test_the_reaper_lets_go_of_a_server_that_died(monkeypatch: pytest.MonkeyPatc
         pid = server.pid
         assert list(follow(orders)) == [pid]
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not server.running, "Redis is dead")
+        until(lambda: not server.running, "Redis is dead")
         assert follow(orders) == {}
         server.start()
         assert orders.count(f"- {pid}") == 1
