@@ -65,7 +65,9 @@ class WhereTimeGoes:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, Any, Any]:
-        """Measure a fixture, without those that it asks for."""
+        """Measure a fixture, without those that it asks for. To pytest each parameter of a test is one as well."""
+        if fixturedef.func.__module__ == "_pytest.python":
+            return (yield)
         with self._measured(fixturedef):
             return (yield)
 
@@ -117,7 +119,7 @@ class WhereTimeGoes:
         for module, spent in self.modules.items():
             folders[str(PurePosixPath(module).parent)].add(spent.seconds, spent.cpu, spent.times)
         for title, table, most in (
-            ("folders", folders, len(folders)),
+            ("folders, each without those in it", folders, len(folders)),
             ("modules", self.modules, _MODULES),
             ("fixtures, without those that they ask for", self.fixtures, _FIXTURES),
         ):

@@ -59,11 +59,12 @@ def pytest_collection_modifyitems(items: Iterable[pytest.Item]) -> None:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     """Say of a test that fails what ran before it in the same process: it may be the reason."""
     report = yield
-    ran = item.config.stash.setdefault(_RAN, deque(maxlen=_BEFORE))
-    if report.failed:
-        report.sections.append(("Ran before it in this process", "\n".join(ran)))
-    if call.when == "teardown":
+    ran = item.config.stash.setdefault(_RAN, deque(maxlen=_BEFORE + 1))
+    if call.when == "setup":
         ran.append(_name(item.nodeid)[0])
+    if report.failed:
+        report.sections.append(("Ran before it in this process", "\n".join(list(ran)[:-1])))
+        ran[-1] += " FAILED"
     return report
 
 

@@ -32,6 +32,9 @@ async def answered(answer: Answer, **options: Any) -> AsyncIterator[int]:
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+        # What was accepted last has its transport, its streams and its task one after the other.
+        for _ in range(3):
+            await asyncio.sleep(0)
         for task in answering:
             task.cancel()
         await asyncio.gather(*answering, return_exceptions=True)

@@ -107,7 +107,7 @@ async def test_any_other_answer_fails_the_job(status: str, headers: tuple[str, .
         sent = [header.format(elsewhere=elsewhere.url) for header in headers]
         async with serving(answer(status, *sent)) as server:
             with pytest.raises(ApiError) as refusal:
-                await ServiceApi(server.url, TOKEN)(DIGEST, 5)
+                await ServiceApi(server.url, TOKEN)(DIGEST, 30)
 
     assert elsewhere.asked == []
     assert sentence(refusal.value).startswith(f"ApiError: {words}")
@@ -115,18 +115,20 @@ async def test_any_other_answer_fails_the_job(status: str, headers: tuple[str, .
 
 
 @pytest.mark.parametrize(
-    ("says", "reason"),
+    ("says", "reason", "seconds"),
     [
-        (b"", "HTTP_TIMEOUT"),
-        (b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort", "HTTP_BROKEN"),
-        (b"nothing of HTTP: " + SECRET.encode() + b"\r\n\r\n", "HTTP_BROKEN"),
+        (b"", "HTTP_TIMEOUT", 0.2),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nshort", "HTTP_BROKEN", 30),
+        (b"nothing of HTTP: " + SECRET.encode() + b"\r\n\r\n", "HTTP_BROKEN", 30),
     ],
 )
-async def test_a_server_that_does_not_answer_as_it_should_fails_the_job(says: bytes, reason: str) -> None:
+async def test_a_server_that_does_not_answer_as_it_should_fails_the_job(
+    says: bytes, reason: str, seconds: float
+) -> None:
     """An answer counts when it is whole."""
     async with serving(says) as server:
         with pytest.raises(ApiError) as refusal:
-            await ServiceApi(server.url, TOKEN)(DIGEST, 0.2)
+            await ServiceApi(server.url, TOKEN)(DIGEST, seconds)
 
     assert code(refusal.value) == reason
     assert SECRET not in str(refusal.value)
@@ -158,7 +160,7 @@ async def test_a_server_that_is_not_there_fails_the_job() -> None:
     async with serving(b"") as server:
         pass
     with pytest.raises(ApiError) as refusal:
-        await ServiceApi(server.url, TOKEN)(DIGEST, 5)
+        await ServiceApi(server.url, TOKEN)(DIGEST, 30)
 
     server_said = f"no connection to {server.url.removeprefix('http://')}, which WORKER_API_BASE_URL names: "
     assert sentence(refusal.value).startswith(f"ApiError: HTTP_UNREACHABLE: POST /internal/digest: {server_said}")
