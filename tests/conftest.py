@@ -25,10 +25,12 @@ from tests.support.roles_of_tests import ROLES
 # The fixtures of those who emit are ours too.
 pytest_plugins = [
     "relay.testing.plugin",
+    "tests.plugins.environment",
     "tests.plugins.order",
     "tests.plugins.side_by_side",
     "tests.plugins.durations",
     "tests.plugins.garbage",
+    "tests.plugins.endless",
 ]
 
 # How long an example takes is the machine's: beside other work one that stalls for 0.2 s fails, and not when it is

@@ -36,6 +36,8 @@ _RECONNECT = {
     "grpc.max_reconnect_backoff_ms": 1_000,
     "grpc.min_reconnect_backoff_ms": 10_000,
 }
+# An emulator is on the machine, or beside it: no proxy that the environment names for the world outside leads there.
+_NO_PROXY = {"grpc.enable_http_proxy": 0}
 # A connection whose other end is gone without a word ends when what was sent is unacknowledged for 10 s (on Linux, as
 # the last figure becomes TCP_USER_TIMEOUT): before a publish budget does. The first figure is the library's own.
 _KEEPALIVE = {"grpc.keepalive_time_ms": 30_000, "grpc.keepalive_timeout_ms": 10_000}
@@ -171,7 +173,7 @@ def _with_our_options(named: dict[str, Any]) -> dict[str, Any]:
 
 
 def _emulator_channel(target: str) -> grpc.aio.Channel:
-    return grpc.aio.insecure_channel(target, options=list((_ANY_SIZE | _RECONNECT).items()))
+    return grpc.aio.insecure_channel(target, options=list((_ANY_SIZE | _RECONNECT | _NO_PROXY).items()))
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class EmbeddedRedis(EmbeddedServer):
             "bind": "127.0.0.1",
             "port": str(self.port),
             "requirepass": self.password,  # in the file, because `ps` shows arguments to everybody
-            "dir": str(self._config.parent),
+            "dir": _quoted(str(self._config.parent)),
             "save": '""',
             "appendonly": "no",
             **self._settings,
@@ -59,3 +59,8 @@ class EmbeddedRedis(EmbeddedServer):
                     return [answers.readline(), answers.readline()] == [b"+OK\r\n", b"+PONG\r\n"]
         except OSError:
             return False
+
+
+def _quoted(text: str) -> str:
+    """As one word of the file, whatever is in it."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

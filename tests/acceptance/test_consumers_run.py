@@ -122,13 +122,8 @@ async def shop(stack: Stack, pubsub: PubSubSide, channel: Channel, tmp_path: Pat
     """A folder with the module of the shop, and its subscriptions."""
     (tmp_path / "the_shop.py").write_text(SHOP)
     other, dead_letters = await pubsub.open(), await pubsub.open()
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("CONSUMERS_", "IDEMPOTENCY_", "PUBSUB_", "GOOGLE_", "REDIS_", "DYNO"))
-    }
     environment = {
-        **kept,
+        **os.environ,
         **stack.environment,
         "PYTHONPATH": str(ROOT),
         "IDEMPOTENCY_PREFIX": uuid4().hex,

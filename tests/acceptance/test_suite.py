@@ -22,7 +22,10 @@ def suite(folder: Path, *words: str, **modules: str) -> tuple[int, str]:
     """Run these modules side by side; how that ends, and what it says."""
     for name, text in modules.items():
         (folder / f"test_{name}.py").write_text(text, encoding="utf-8")
-    names = ["xdist.plugin", *[f"tests.plugins.{name}" for name in ("order", "side_by_side", "durations", "garbage")]]
+    names = [
+        "xdist.plugin",
+        *[f"tests.plugins.{name}" for name in ("order", "side_by_side", "durations", "garbage", "endless")],
+    ]
     plugins = [word for name in names for word in ("-p", name)]
     marks = ["-o", "markers=slow: why\nalone: why", "-c", os.devnull, "--rootdir", str(folder)]
     done = subprocess.run(
@@ -92,3 +95,51 @@ def test_it(outer): time.sleep(0.1)
     }
     assert told["."] >= told["test_timed.py"] >= 0.7
     assert told["inner"] >= 0.4 > told["outer"] >= 0.2
+
+
+def test_what_a_failure_says_reaches_the_end(tmp_path: Path) -> None:
+    """Also where it is no Unicode, as a name in the file system need not be; and all others run."""
+    odd = 'def test_odd():\n    assert "\\udcff" == "ä", "\\udcff"\n'
+    code, said = suite(tmp_path, "-n", "2", odd=odd, many=MANY)
+    assert code == 1
+    assert "1 failed, 40 passed" in said, said
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_what_hangs_behind_a_failure_ends_with_its_process(tmp_path: Path, processes: str) -> None:
+    """It says where it hangs; with several processes, all others run."""
+    hangs = """
+import threading, pytest
+@pytest.fixture
+def deaf():
+    yield
+    threading.Event().wait()
+def test_fails(deaf):
+    assert 0
+"""
+    code, said = suite(tmp_path, "-n", processes, "--teardown-seconds=0.5", hangs=hangs, many=MANY)
+    assert code == 1
+    assert "in deaf" in said, said
+    if processes == "2":
+        assert "40 passed" in said
+        assert "crashed while running 'test_hangs.py::test_fails'" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nosuch"], "nosuch: there is no such file or folder"),
+        (["-o", "addopts="], "TEST_DATABASE_URL names one server, which several processes cannot share: leave out -n"),
+    ],
+    ids=["path", "server"],
+)
+def test_what_several_processes_cannot_do_is_refused(
+    tmp_path: Path, words: list[str], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In words, and nothing runs."""
+    if "TEST_" in sentence:
+        monkeypatch.setenv("TEST_DATABASE_URL", "postgresql://")
+    code, said = suite(tmp_path, "-n", "2", *words, many=MANY)
+    assert code == 4
+    assert sentence in said
+    assert "passed" not in said

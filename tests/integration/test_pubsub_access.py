@@ -84,6 +84,17 @@ async def test_the_right_to_publish_is_enough_to_know_that_one_may(service: Perm
     assert await ask(service) is Access.GRANTED
 
 
+async def test_an_emulator_is_asked_without_a_proxy(service: Permitting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A company's proxy leads to the world outside, and to no emulator of this machine."""
+    for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    service.granted = [PUBLISH]
+
+    assert await ask(service) is Access.GRANTED
+
+
 @pytest.mark.parametrize(
     ("sees", "access"),
     [

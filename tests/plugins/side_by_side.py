@@ -17,6 +17,8 @@ from xdist.workermanage import WorkerController
 from tests.plugins.order import SEED
 
 ALONE, WHOLE = "alone", "whole"
+# Servers of the user's own.
+_SERVERS = ("TEST_DATABASE_URL", "TEST_REDIS_URL")
 # So many tests of a module are given to a process at once: the fewer, the shorter one runs when all others have ended.
 _TESTS = 8
 # A process begins with a test when it knows the next: it is given several parts ahead, as one may be a single test.
@@ -33,9 +35,20 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     if all(each.partition("::")[0].endswith(".py") for each in config.args):
         return 0
     # Two processes on one server would see each other's transactions.
-    if any(os.environ.get(name) for name in ("TEST_DATABASE_URL", "TEST_REDIS_URL")):
+    if any(os.environ.get(name) for name in _SERVERS):
         return 0
     return min(_cores() + _MORE, _MOST)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse what several processes would do without a word."""
+    if not config.getoption("tx"):
+        return
+    if given := [name for name in _SERVERS if os.environ.get(name)]:
+        raise pytest.UsageError(f"{given[0]} names one server, which several processes cannot share: leave out -n")
+    for each in config.args:
+        if not (config.invocation_params.dir / each.partition("::")[0]).exists():
+            raise pytest.UsageError(f"{each}: there is no such file or folder")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -66,6 +79,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.sections.append(("Ran before it in this process", "\n".join(list(ran)[:-1])))
         ran[-1] += " FAILED"
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Have what a failure says travel, whatever it says: a text that is no Unicode would end the run."""
+    return _that_travels((yield))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -138,6 +157,18 @@ def parts_of(names: Iterable[str]) -> dict[str, str]:
         else:
             parts[name] = group
     return parts
+
+
+def _that_travels(said: Any) -> Any:
+    match said:
+        case str():
+            return said if said.isascii() else said.encode("utf-8", "backslashreplace").decode()
+        case list() | tuple():
+            return [_that_travels(each) for each in said]
+        case dict():
+            return {_that_travels(name): _that_travels(each) for name, each in said.items()}
+        case _:
+            return said
 
 
 def _cores() -> int:

@@ -27,14 +27,15 @@ select count(pg_terminate_backend(pid)) = 0 from pg_stat_activity
  where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
 """
 
-# Every object that a test may create, alter or drop. An update gives a row of a catalog another xmin; a truncation
-# updates pg_class, whose columns are named for that reason.
+# What tests create, alter or drop; not what belongs to all databases of a server. An update gives a row of a catalog
+# another xmin; a truncation updates pg_class, whose columns are named for that reason.
 _SCHEMA = """
 select md5(string_agg(fact, '|' order by fact)) from (
   select 'class' || concat_ws(',', oid, relname, relnamespace, relowner, relkind, relpersistence, relacl::text,
                               reloptions::text, relrowsecurity, relforcerowsecurity, relreplident, relchecks) as fact
     from pg_class where oid >= 16384 and relkind <> 't' and relkind <> 'i'
-  union all select 'index' || indexrelid || ',' || xmin from pg_index where indexrelid >= 16384 and indrelid >= 16384
+  union all select 'index' || concat_ws(',', i.oid, pg_index.xmin, reloptions) from pg_index
+              join pg_class as i on i.oid = indexrelid where indexrelid >= 16384 and indrelid >= 16384
   union all select 'attribute' || attrelid || ',' || attnum || ',' || xmin from pg_attribute
              where attrelid in (select oid from pg_class where oid >= 16384 and relkind in ('r', 'v', 'p', 'm'))
   union all select 'namespace' || oid || ',' || nspname || ',' || coalesce(nspacl::text, '') from pg_namespace
@@ -56,6 +57,14 @@ select md5(string_agg(fact, '|' order by fact)) from (
              where setdatabase = pg_database.oid and datname = current_database()
   union all select 'database' || concat_ws(',', datconnlimit, datallowconn, datacl::text, datdba) from pg_database
              where datname = current_database()
+  union all select 'comment' || concat_ws(',', classoid, objoid, objsubid, description) from pg_description
+             where objoid >= 16384
+  union all select 'collation' || oid || ',' || xmin from pg_collation where oid >= 16384
+  union all select 'operator' || oid || ',' || xmin from pg_operator where oid >= 16384
+  union all select 'cast' || oid || ',' || xmin from pg_cast where oid >= 16384
+  union all select 'wrapper' || oid || ',' || xmin from pg_foreign_data_wrapper
+  union all select 'server' || oid || ',' || xmin from pg_foreign_server
+  union all select 'large object' || oid || ',' || xmin from pg_largeobject_metadata
   union all select 'prepared' || gid from pg_prepared_xacts where database = current_database()
 ) as facts
 """

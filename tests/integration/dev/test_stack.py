@@ -3,8 +3,10 @@
 import os
 import signal
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -143,6 +145,17 @@ def test_a_part_that_was_not_started_has_no_address() -> None:
     """The error names the part, because the caller forgot it."""
     with Stack.start([Part.REDIS]) as small, pytest.raises(DevError, match="without postgres"):
         _ = small.database_url
+
+
+def test_a_folder_may_have_any_name(open_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spaces and quotes in it are part of the name."""
+    odd = open_folder / 'it\'s "my" folder'
+    odd.mkdir(mode=0o711)
+    monkeypatch.setattr(tempfile, "tempdir", str(odd))
+    with Stack.start([Part.REDIS, Part.POSTGRES]) as stack:
+        with redis.Redis.from_url(stack.redis_url) as client:
+            assert client.ping()
+        assert show(stack.database_url, "server_version")
 
 
 def test_settings_go_over_the_defaults() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import socket
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -219,7 +220,8 @@ async def test_a_job_that_ignores_its_cancellation_keeps_its_lock(
             except asyncio.CancelledError:
                 continue
 
-    async with Replica(database, job_of(deaf, timeout="1s")) as replica:
+    async with Replica(database, job_of(deaf, timeout="1s")) as replica, AsyncExitStack() as ending:
+        ending.callback(release.set)  # also where an assertion fails: nothing else ends it
         running = asyncio.create_task(replica.run_once(seconds=0.1))
 
         async def told() -> bool:
