@@ -100,9 +100,10 @@ def test_it(outer): time.sleep(0.1)
 def test_what_a_failure_says_reaches_the_end(tmp_path: Path) -> None:
     """Also where it is no Unicode, as a name in the file system need not be; and all others run."""
     odd = 'def test_odd():\n    assert "\\udcff" == "ä", "\\udcff"\n'
+    odd += 'def test_skipped():\n    import pytest\n    pytest.skip("odd: \\udcff")\n'
     code, said = suite(tmp_path, "-n", "2", odd=odd, many=MANY)
     assert code == 1
-    assert "1 failed, 40 passed" in said, said
+    assert "1 failed, 40 passed, 1 skipped" in said, said
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])

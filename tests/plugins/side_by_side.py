@@ -164,7 +164,7 @@ def _that_travels(said: Any) -> Any:
         case str():
             return said if said.isascii() else said.encode("utf-8", "backslashreplace").decode()
         case list() | tuple():
-            return [_that_travels(each) for each in said]
+            return type(said)(_that_travels(each) for each in said)
         case dict():
             return {_that_travels(name): _that_travels(each) for name, each in said.items()}
         case _:
