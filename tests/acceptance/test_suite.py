@@ -118,7 +118,8 @@ def deaf():
 def test_fails(deaf):
     assert 0
 """
-    code, said = suite(tmp_path, "-n", processes, "--teardown-seconds=0.5", hangs=hangs, many=MANY)
+    (tmp_path / "conftest.py").write_text("from tests.plugins import endless\nendless.SECONDS = 0.5\n")
+    code, said = suite(tmp_path, "-n", processes, hangs=hangs, many=MANY)
     assert code == 1
     assert "in deaf" in said, said
     if processes == "2":

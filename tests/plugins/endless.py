@@ -12,12 +12,9 @@ from typing import Any
 
 import pytest
 
-_SECONDS = 100
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--teardown-seconds` is for the test of this."""
-    parser.addoption("--teardown-seconds", type=float, default=_SECONDS, help="how long a test may be torn down")
+# How long a test may be torn down.
+SECONDS = 100.0
+_STDERR = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -25,16 +22,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_STDERR] = os.dup(sys.__stderr__.fileno()) if sys.__stderr__ else 2
 
 
-_STDERR = pytest.StashKey[int]()
-
-
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     """Count the seconds; not while somebody debugs."""
-    config = item.config
-    if config.getoption("usepdb"):
+    if item.config.getoption("usepdb"):
         return (yield)
-    faulthandler.dump_traceback_later(config.getoption("--teardown-seconds"), exit=True, file=config.stash[_STDERR])
+    faulthandler.dump_traceback_later(SECONDS, exit=True, file=item.config.stash[_STDERR])
     try:
         return (yield)
     finally:

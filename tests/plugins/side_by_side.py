@@ -19,13 +19,13 @@ from tests.plugins.order import SEED
 ALONE, WHOLE = "alone", "whole"
 # Servers of the user's own.
 _SERVERS = ("TEST_DATABASE_URL", "TEST_REDIS_URL")
-# So many tests of a module are given to a process at once: the fewer, the shorter one runs when all others have ended.
+# The tests of a module that a process is given at once: the fewer, the shorter one runs when all others have ended.
 _TESTS = 8
 # A process begins with a test when it knows the next: it is given several parts ahead, as one may be a single test.
 _AHEAD = 3
 # One process more than there are cores, because tests sometimes wait; still more cost more servers than they gain.
 _MORE, _MOST = 1, 16
-# So many tests are named that ran before one that failed.
+# The number of tests that are named as having run before one that failed.
 _BEFORE = 20
 _RAN = pytest.StashKey[deque[str]]()
 
@@ -83,7 +83,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, Any, Any]:
-    """Have what a failure says travel, whatever it says: a text that is no Unicode would end the run."""
+    """Make every text of a report one that can be sent: a text that is no Unicode would end the run."""
     return _that_travels((yield))
 
 
@@ -94,7 +94,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "SideBySide":
-    """Give them out as follows."""
+    """Give out the tests as SideBySide does."""
     return SideBySide(config, log)
 
 

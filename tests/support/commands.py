@@ -11,21 +11,11 @@ from pathlib import Path
 
 from relay.outbox.grants import Role
 from tests.support import forked
+from tests.support.environment import bare
 from tests.support.roles_of_tests import Roles
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 60.0
-_SETTINGS = (
-    "RELAY_",
-    "PUBSUB_",
-    "GOOGLE_",
-    "CONSUMERS_",
-    "IDEMPOTENCY_",
-    "INBOX_",
-    "REDIS_",
-    "WORKER_API_",
-    "ARCHIVE_",
-)
 # As whom a command connects; None is the owner of the outbox.
 ROLE_OF: dict[str, Role | None] = {
     "run": Role.RELAY,
@@ -61,10 +51,8 @@ class Commands:
     def __init__(
         self, settings: Mapping[str, str], folder: Path, roles: Roles | None = None, program: str = "relay"
     ) -> None:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
-        kept.pop("DATABASE_URL", None)
         self.settings = dict(settings)
-        self._base = {**kept, "PYTHONPATH": str(ROOT)}
+        self._base = {**bare(os.environ), "PYTHONPATH": str(ROOT)}
         # Elsewhere than the repository: a developer's .env must not reach the tests.
         self._folder = folder
         self._roles = roles

@@ -71,7 +71,7 @@ class Forked:
             log.touch()
             ends += [log, log]
         start = _Start(program, list(words), dict(env), cwd, strict)
-        # It does not outlive the tests, whoever forgets it.
+        # It ends with the tests, also where a test forgets it.
         self._process = _FORKS.Process(target=_become, args=(start, ends), daemon=True)
         self._process.start()
         for pair in pipes:
